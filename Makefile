@@ -1,0 +1,58 @@
+# `make` or `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SCALE ?= mini
+SOURCE ?= embedded
+QUICK ?=
+export HF_HUB_OFFLINE ?= 1
+export WANDB_MODE ?= offline
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check bench reproduce-all report clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make .venv with everything the tests need
+
+# The oracle (spikingjelly) goes in without its dependencies: it asks for torchvision, which no CPU build of
+# torch can load and which then breaks transformers.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]" loguru
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps spikingjelly
+	touch $@
+
+demo: $(READY) ## set up, then train and measure a spiking BERT on embedded data (minutes, offline)
+	$(BIN)/spikelm-run task=glue/sst2 neuron=bispike k=2
+
+test: $(READY) ## set up, then run the tests
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: $(READY) ## the tests that take minutes
+	$(BIN)/pytest -m slow
+
+check: $(READY) ## lint and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY) ## speed and memory as ratios (QUICK=1 for the short form)
+	$(BIN)/python -m benchmarks.neuron $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.step $(if $(QUICK),--quick)
+
+reproduce-table%: $(READY) ## run what a table of the paper needs and print it (SCALE=smoke|mini|paper)
+	$(BIN)/spikelm-report reproduce $* --scale $(SCALE) --source $(SOURCE)
+
+reproduce-all: $(READY) ## every table that can be run at this SCALE
+	$(BIN)/spikelm-report reproduce all --scale $(SCALE) --source $(SOURCE)
+
+report: $(READY) ## what is in the store
+	$(BIN)/spikelm-report
+
+clean: ## remove the environment and caches; runs stay
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -not -path './runs/*' -prune -exec rm -rf {} +

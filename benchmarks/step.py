@@ -1,0 +1,70 @@
+"""One training step (forward and backward) of a spiking BERT against T steps of the plain BERT of its size.
+
+python -m benchmarks.step [--quick] [--layers 4] [--hidden 256] [--batch 16] [--length 64]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import BertConfig, BertModel
+
+from benchmarks.timing import arguments, interleaved, report
+from spikelm.spiking import spikify
+
+NEURONS: dict[str, dict[str, Any]] = {
+    "bispike": {"_target_": "spikelm.neurons.bispike.BiSpike"},
+    "lif": {"_target_": "spikelm.neurons.lif.LIF"},
+    "lif_atan": {"_target_": "spikelm.neurons.lif_atan.LIFAtan"},
+    "psn": {"_target_": "spikelm.neurons.psn.PSN"},
+}
+
+
+def bert(args: argparse.Namespace) -> BertModel:
+    config = BertConfig(
+        vocab_size=1000,
+        hidden_size=args.hidden,
+        num_hidden_layers=args.layers,
+        num_attention_heads=max(1, args.hidden // 64),
+        intermediate_size=4 * args.hidden,
+        max_position_embeddings=args.length,
+    )
+    return BertModel(config).train()
+
+
+def step(model: nn.Module, ids: torch.Tensor) -> Callable[[], object]:
+    def run() -> None:
+        model.zero_grad(set_to_none=True)
+        model(input_ids=ids).last_hidden_state.square().mean().backward()
+
+    return run
+
+
+def main() -> None:
+    args = arguments("A spiking step against the plain one", layers=4, hidden=256, batch=16, length=64)
+    neurons = ["bispike"] if args.quick else list(NEURONS)
+    ids = torch.randint(0, 1000, (args.batch, args.length))
+    rows = []
+    for T in (1, 4):
+        models = {name: spikify(bert(args), NEURONS[name], T) for name in neurons}
+        models["plain"] = bert(args)
+        seconds = interleaved({name: step(model, ids) for name, model in models.items()}, args.repeats)
+        for name in neurons:
+            rows.append(
+                {
+                    "neuron": name,
+                    "T": T,
+                    "step / (T plain steps)": seconds[name] / (T * seconds["plain"]),
+                    "seconds": {"spiking": seconds[name], "plain": seconds["plain"]},
+                }
+            )
+    title = f"training step, {args.layers} layers x {args.hidden}, batch {args.batch} x {args.length}"
+    report("step", title, rows, args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Checks of a composed config: types by the schema, ranges and choices here; one clear line for each mistake."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from spikelm.errors import ConfigError
+from spikelm.schema import Config, StageConfig
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "task.kind": ("classification", "regression", "pretrain"),
+    "select": ("last", "best_dev"),
+    "tracker.mode": ("online", "offline", "disabled"),
+    "pretrain.schedule": ("linear", "constant"),
+    "finetune.schedule": ("linear", "constant"),
+    "source.name": ("embedded", "hub"),
+    "trainer.accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
+    "trainer.precision": ("32-true", "bf16-mixed", "16-mixed"),
+    "backbone.activation": ("gelu", "relu"),
+}
+AT_LEAST_ONE = (
+    *("T", "backbone.layers", "backbone.hidden", "backbone.heads", "backbone.intermediate", "backbone.vocab"),
+    *("pretrain.batch", "finetune.batch", "pretrain.max_length", "finetune.max_length"),
+    *(
+        "measure.samples",
+        "measure.length",
+        "trainer.devices",
+        "trainer.log_every",
+        "trainer.checkpoint_every",
+    ),
+    *("source.documents",),
+)
+NOT_NEGATIVE = (
+    *("seed", "source.seed", "pretrain.warmup", "finetune.warmup", "pretrain.weight_decay"),
+    *("finetune.weight_decay", "trainer.workers", "backbone.dropout", "backbone.attention_dropout"),
+)
+OPEN = ("neuron", "task.splits")  # mappings whose keys are not the schema's
+POSITIVE = ("k", "pretrain.lr", "finetune.lr")
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """ " (did you mean X?)" for a near miss, the list of valid names when it is short, else nothing."""
+    names = sorted(set(valid))
+    tail = {name.rpartition("/")[2].rpartition(".")[2]: name for name in names}
+    close = difflib.get_close_matches(word, names, n=1) or [
+        tail[match] for match in difflib.get_close_matches(word.rpartition("/")[2].rpartition(".")[2], tail, n=1)
+    ]
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; valid: {', '.join(names)}" if len(names) <= 12 else ""
+
+
+def typed(cfg: DictConfig) -> Config:
+    """The composed config as the typed tree, checked; keys added with `+` are refused."""
+    _refuse_unknown(cfg, OmegaConf.structured(Config), "")
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(Config), cfg)
+        OmegaConf.resolve(merged)
+        config = OmegaConf.to_object(merged)
+    except OmegaConfBaseException as error:
+        raise ConfigError(_schema_message(error)) from error
+    if not isinstance(config, Config):
+        raise ConfigError("the config does not follow the schema")
+    check(config)
+    return config
+
+
+def _refuse_unknown(cfg: Any, schema: Any, prefix: str) -> None:
+    """Hydra lets `+kk=3` into a structured config; the schema's own keys are all there is."""
+    for key in cfg:
+        if key not in schema.keys():  # noqa: SIM118 (`in` itself says no to a value still missing)
+            raise ConfigError(f"unknown key {prefix}{key}{nearest(f'{prefix}{key}', all_keys())}")
+        child = cfg._get_node(key)
+        if isinstance(child, DictConfig) and f"{prefix}{key}" not in OPEN:
+            _refuse_unknown(child, schema._get_node(key), f"{prefix}{key}.")
+
+
+def _schema_message(error: OmegaConfBaseException) -> str:
+    key = str(getattr(error, "full_key", None) or getattr(error, "key", None) or "")
+    first = str(error).splitlines()[0]
+    if "not in" in first and key:
+        return f"unknown key {key}{nearest(key, all_keys())}"
+    return f"{key}: {first}" if key else first
+
+
+def all_keys() -> list[str]:
+    """Every key of the schema, dotted."""
+
+    def walk(node: Any, prefix: str) -> Iterable[str]:
+        for key in node:
+            yield f"{prefix}{key}"
+            child = node._get_node(key)
+            if isinstance(child, DictConfig) and not child._is_none() and not child._is_missing():
+                yield from walk(child, f"{prefix}{key}.")
+
+    return list(walk(OmegaConf.structured(Config), ""))
+
+
+def check(config: Config) -> None:
+    """Ranges and choices; raises a ConfigError that names the key, its value and what is valid."""
+    for key, valid in CHOICES.items():
+        value = _value(config, key)
+        if value not in valid:
+            raise ConfigError(f"{key}={value} is not valid{nearest(str(value), valid)}")
+    for key in AT_LEAST_ONE:
+        if _value(config, key) < 1:
+            raise ConfigError(f"{key}={_value(config, key)} is not valid; it is a whole number of at least 1")
+    for key in NOT_NEGATIVE:
+        if not _value(config, key) >= 0:
+            raise ConfigError(f"{key}={_value(config, key)} is not valid; it is at least 0")
+    for key in POSITIVE:
+        if not 0 < _value(config, key) < float("inf"):
+            raise ConfigError(f"{key}={_value(config, key)} is not valid; it is a number above 0")
+    if config.backbone.hidden % config.backbone.heads:
+        raise ConfigError(
+            f"backbone.hidden={config.backbone.hidden} is not a multiple of backbone.heads={config.backbone.heads}"
+        )
+    _check_stage("pretrain", config.pretrain, config.backbone.positions)
+    if config.task.kind != "pretrain":
+        _check_stage("finetune", config.finetune, config.backbone.positions)
+    check_neuron(config.neuron)
+
+
+def _check_stage(name: str, stage: StageConfig, positions: int) -> None:
+    if (stage.steps is None) == (stage.epochs is None):
+        raise ConfigError(f"{name} needs either {name}.steps or {name}.epochs, not both and not neither")
+    if (stage.steps or stage.epochs or 0) < 1:
+        raise ConfigError(f"{name}.steps and {name}.epochs are whole numbers of at least 1")
+    if stage.max_length > positions:
+        raise ConfigError(f"{name}.max_length={stage.max_length} is longer than backbone.positions={positions}")
+
+
+def check_neuron(neuron: Mapping[str, Any]) -> None:
+    """A neuron's arguments against the `valid` block of its own YAML: choices, a bound, or a type."""
+    valid = neuron.get("valid", {})
+    for key, value in neuron.items():
+        if key in ("_target_", "name", "valid", "T"):
+            continue
+        if key not in valid:
+            raise ConfigError(f"unknown key neuron.{key}{nearest(key, valid)}")
+        rule = valid[key]
+        if isinstance(rule, list):
+            good, means = value in rule, ", ".join(map(str, rule))
+        elif rule == "bool":
+            good, means = isinstance(value, bool), "true or false"
+        else:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            bound = {"> 0": number and value > 0, ">= 0": number and value >= 0, "number": number}
+            good, means = bool(bound[rule]), rule
+        if not good:
+            raise ConfigError(f"neuron.{key}={value} is not valid; valid: {means}")
+
+
+def _value(config: Config, key: str) -> Any:
+    node: Any = config
+    for part in key.split("."):
+        node = getattr(node, part)
+    return node

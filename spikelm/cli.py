@@ -1,0 +1,88 @@
+"""Entry points. Nothing heavy is imported before --help, --cfg and bad overrides are dealt with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from omegaconf import DictConfig
+
+from spikelm.errors import SpikeLMError
+
+
+def _guard(main: Callable[[], object]) -> None:
+    """Run `main`; a SpikeLMError becomes its one clear message and exit code, Ctrl-C is no traceback."""
+    try:
+        done = main()
+        code = done if isinstance(done, int) else 0
+    except SpikeLMError as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        code = 130
+    if code:
+        sys.exit(code)
+
+
+def run() -> None:
+    """spikelm-run: one run, or a sweep with -m."""
+    _guard(_run)
+
+
+def _run() -> int:
+    from spikelm import sweep
+    from spikelm.compose import precheck, register_schema
+    from spikelm.schema import config_dir
+
+    # Waiting threads sleep instead of spinning: jobs and tests often share cores. Read when torch loads.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if not precheck(sys.argv[1:]):
+        return 0
+    register_schema()
+    import hydra
+
+    hydra.main(config_path=str(config_dir()), config_name="config", version_base="1.3")(job)()
+    return 1 if sweep.failures else 0
+
+
+def job(cfg: DictConfig) -> None:
+    """One job of Hydra's: a failure in a sweep is recorded for its summary and leaves its siblings alone."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    from spikelm import sweep
+    from spikelm.check import typed
+    from spikelm.experiment import run_and_show
+
+    config = typed(cfg)
+    if HydraConfig.get().mode == RunMode.RUN:
+        _guard(lambda: run_and_show(config))  # here, because Hydra would print a traceback of its own
+    else:
+        sweep.run_job(config, run_and_show)
+
+
+def report() -> None:
+    """spikelm-report: runs and tables from the store."""
+    from spikelm.report.command import main
+
+    _guard(lambda: main(sys.argv[1:]))
+
+
+def energy() -> None:
+    """spikelm-energy: every term of a backbone's energy, without training."""
+    from spikelm.commands import energy_main
+
+    _guard(lambda: energy_main(sys.argv[1:]))
+
+
+def audit() -> None:
+    """spikelm-audit RUN: which matmuls of a finished run are spike-driven."""
+    from spikelm.commands import audit_main
+
+    _guard(lambda: audit_main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    run()

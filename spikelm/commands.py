@@ -1,0 +1,80 @@
+"""spikelm-energy and spikelm-audit."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spikelm.errors import ConfigError, SpikeLMError
+from spikelm.schema import default_runs_dir
+
+
+def energy_main(argv: Sequence[str]) -> int:
+    """Print every term of a backbone's energy; overrides as for spikelm-run."""
+    parser = argparse.ArgumentParser(
+        prog="spikelm-energy",
+        description="Energy of one inference, term by term, without training (paper appendix A.3).",
+        epilog="example: spikelm-energy backbone=bert_base T=4 --rate 0.34",
+    )
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="as for spikelm-run: backbone=bert_base T=4")
+    parser.add_argument("--rate", type=float, default=1.0, help="firing rate of every site (default 1: the ceiling)")
+    parser.add_argument("--length", type=int, default=128, help="tokens (default 128)")
+    args = parser.parse_args(argv)
+    if not 0 <= args.rate <= 1:
+        raise ConfigError(f"--rate {args.rate}: a firing rate lies between 0 and 1")
+    from rich.console import Console
+
+    from spikelm.compose import load_config
+    from spikelm.measure.energy_table import print_energy
+
+    config = load_config(args.overrides)
+    size = config.backbone
+    console = Console()
+    console.print(f"{size.name}: {size.layers} layers, hidden {size.hidden}, FFN {size.intermediate}")
+    print_energy(size.layers, size.hidden, size.intermediate, args.length, config.T, args.rate, console)
+    return 0
+
+
+def audit_main(argv: Sequence[str]) -> int:
+    """Audit a finished run's model on its own measurement samples."""
+    parser = argparse.ArgumentParser(
+        prog="spikelm-audit",
+        description="Which matrix multiplications of a finished run are spike-driven, seen in a real forward pass.",
+    )
+    parser.add_argument("run", help="a run directory, or the first digits of a run id")
+    parser.add_argument("--runs-dir", default=default_runs_dir())
+    args = parser.parse_args(argv)
+    result, directory = find_result(args.run, Path(args.runs_dir))
+    from rich.console import Console
+
+    from spikelm.measure.audit import audit
+    from spikelm.spiking import load_pretrained
+    from spikelm.training.fit import quiet_libraries
+    from spikelm.training.stages import audit_batch
+
+    quiet_libraries()
+    console = Console()
+    model = load_pretrained(directory / "model")
+    report = audit(model, audit_batch(result["config"]), int(result["config"]["neuron"].get("T", 1)))
+    report.print(console)
+    return 0 if report.verdict == result["spike_driven"]["verdict"] else 1
+
+
+def find_result(name: str, root: Path) -> tuple[dict[str, Any], Path]:
+    """A finished result by run directory or by the first digits of its id."""
+    from spikelm.store import Store
+
+    wanted = Path(name).absolute()
+    digits = name.rstrip("/").rpartition("-")[2]
+    store = Store(wanted.parent.parent if wanted.is_dir() else root)
+    found = [run for run in store.runs() if run.directory == wanted or run.id.startswith(digits)]
+    if not found:
+        raise SpikeLMError(f"no run {name} under {store.root}", "spikelm-report lists the runs")
+    result = found[0].result()
+    if result is None:
+        raise SpikeLMError(
+            f"run {name} is not finished ({found[0].state})", "run it again: it goes on where it stopped"
+        )
+    return result, found[0].directory

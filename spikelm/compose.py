@@ -1,0 +1,150 @@
+"""Composing configs with Hydra, with every mistake turned into one line that names the nearest valid word."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra._internal.utils import get_args_parser
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, OverrideParseException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from spikelm.check import all_keys, nearest, typed
+from spikelm.errors import ConfigError
+from spikelm.schema import Config, config_dir, default_runs_dir
+
+
+def register_schema() -> None:
+    """Make the structured config known to Hydra under the name that conf/config.yaml starts from."""
+    ConfigStore.instance().store(name="schema", node=Config)
+
+
+def load_config(overrides: Sequence[str]) -> Config:
+    """Compose and check one config from command-line style overrides."""
+    return typed(_compose(overrides))
+
+
+def _compose(overrides: Sequence[str], search_path: str | None = None) -> DictConfig:
+    register_schema()
+    extra = [f"hydra.searchpath=[{Path(search_path).absolute().as_uri()}]"] if search_path else []
+    try:
+        with initialize_config_dir(str(config_dir()), version_base="1.3"):
+            return compose("config", overrides=[*overrides, *extra])
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_message(error, overrides)) from error
+    finally:
+        GlobalHydra.instance().clear()
+
+
+HELP = """\
+spikelm-run trains and measures one spiking (or plain) language model; a finished run is never run twice.
+
+  spikelm-run                                                      first run: embedded data, offline, minutes
+  spikelm-run task=glue/rte neuron=lif T=4                         choose task, neuron, time steps
+  spikelm-run -m task=glue/rte,glue/mrpc neuron=lif,bispike T=1,4  a sweep (all combinations)
+  spikelm-run -m hydra/launcher=joblib hydra.launcher.n_jobs=2 ... two jobs at a time
+  spikelm-run --cfg job                                            show every key of the composed config
+
+Groups (group=option)
+{groups}
+
+Root keys
+  k=2            threshold over the mean |membrane| (bispike): a larger k fires less
+  T=1            time steps
+  seed=42        of this run
+  select=last    which epoch is reported: last or best_dev
+  force=false    true runs a finished run again
+  runs_dir=...   where runs go (SPIKELM_RUNS sets it too); now {runs}
+
+Tables and lists of runs: spikelm-report. Energy term by term: spikelm-energy. Hydra's own flags: --hydra-help."""
+
+
+def help_text() -> str:
+    """What --help prints: made from conf/, so that it cannot go stale."""
+    groups = [f"  {group:<10} {', '.join(_options(group))}" for group in sorted(_groups()) if group != "table"]
+    wrapped = [textwrap.fill(line, 110, subsequent_indent=" " * 13) for line in groups]
+    return HELP.format(groups="\n".join(wrapped), runs=default_runs_dir())
+
+
+def precheck(argv: Sequence[str]) -> bool:
+    """Check all a command line asks for, each value of a sweep once, before Hydra takes over; False: all is said."""
+    args, _ = get_args_parser().parse_known_args(list(argv))
+    if args.help:
+        print(help_text())
+        return False
+    if args.hydra_help or args.shell_completion or args.info:
+        return True
+    for overrides in _variants(args.overrides, args.multirun):
+        typed(_compose(overrides, args.config_dir))
+    return True
+
+
+def _variants(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
+    """The first value of every sweep together, then each other value once: their sum, not their product."""
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except OverrideParseException as error:
+        raise ConfigError(f"{error.override!r} is not an override", "write key=value, group=option") from error
+    choices = [_values(override) for override in parsed]
+    swept = [override for override in parsed if override.is_sweep_override()]
+    if swept and not multirun:
+        name = swept[0].get_key_element()
+        raise ConfigError(f"{swept[0].input_line} names several values of {name}", "add -m for a sweep")
+    first = [values[0] for values in choices]
+    variants = [first]
+    for position, values in enumerate(choices):
+        variants += [[*first[:position], value, *first[position + 1 :]] for value in values[1:]]
+    return variants
+
+
+def _values(override: Override) -> list[str]:
+    if not override.is_sweep_override():
+        return [override.input_line or ""]
+    key = override.get_key_element()
+    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+
+
+def _options(group: str) -> list[str]:
+    folder = config_dir() / group
+    return [str(path.relative_to(folder).with_suffix("")) for path in sorted(folder.rglob("*.yaml"))]
+
+
+def _groups() -> list[str]:
+    return [path.name for path in config_dir().iterdir() if path.is_dir() and any(path.rglob("*.yaml"))]
+
+
+def _message(error: Exception, overrides: Sequence[str]) -> str:
+    """Hydra's errors in one line; what it leaves out (the near miss) is looked up in conf/ and the schema."""
+    text = str(error)
+    if found := re.search(r"Could not find '([^']+)'", text):
+        group, _, option = found[1].partition("/")
+        return f"{group}={option} is not a known {group}{nearest(option, _options(group))}"
+    if found := re.search(r"Key '([^']+)' is not in struct|Could not override '([^']+)'", text):
+        key = _full_key(text) or found[1] or found[2]
+        return f"unknown key {key}{nearest(key, [*all_keys(), *_groups(), *_neuron_keys()])}"
+    lines = [line.strip() for line in [*str(error.__cause__ or "").splitlines(), *text.splitlines()] if line.strip()]
+    key = _full_key(text) or _full_key(str(error.__cause__ or ""))
+    for override in overrides:
+        if key and override.lstrip("+~").startswith(f"{key}="):
+            return f"{override} is not valid; {lines[0]}"
+    return lines[0] if lines else type(error).__name__
+
+
+def _full_key(text: str) -> str:
+    found = re.search(r"full_key: (\S+)", text)
+    return found[1] if found else ""
+
+
+def _neuron_keys() -> list[str]:
+    keys = set()
+    for path in (config_dir() / "neuron").glob("*.yaml"):
+        keys |= set(re.findall(r"^(\w+):", path.read_text(), re.MULTILINE))
+    return [f"neuron.{key}" for key in keys - {"defaults", "valid", "name", "_target_"}]

@@ -1,0 +1,59 @@
+"""A generated micro-world of short English texts: eight GLUE tasks and a corpus, true by construction."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from spikelm.data.microworld.documents import document
+from spikelm.data.microworld.splits import MAKERS, make_rows
+
+VERSION: int = 1
+TASKS: tuple[str, ...] = tuple(MAKERS)
+
+_TRAIN = {
+    "cola": 6000,
+    "sst2": 10000,
+    "mrpc": 4000,
+    "stsb": 6000,
+    "qqp": 10000,
+    "mnli": 10000,
+    "qnli": 10000,
+    "rte": 3000,
+}
+
+
+def _split_rows(task: str) -> dict[str, int]:
+    if task == "mnli":
+        held_out = {f"{part}_{kind}": 800 for part in ("validation", "test") for kind in ("matched", "mismatched")}
+    else:
+        held_out = {"validation": 800, "test": 800}
+    return {"train": _TRAIN[task]} | held_out
+
+
+DEFAULT_ROWS: dict[str, dict[str, int]] = {task: _split_rows(task) for task in TASKS}
+
+
+def _seed(seed: int) -> str:
+    return f"microworld/{VERSION}/{seed}"
+
+
+def glue(task: str, seed: int = 0, rows: Mapping[str, int] | None = None) -> dict[str, list[dict[str, Any]]]:
+    """The splits of one task with the hub's columns; rows overrides the counts of single splits."""
+    if task not in MAKERS:
+        raise ValueError(f"microworld has no task {task!r}; it has {', '.join(TASKS)}")
+    counts = {**DEFAULT_ROWS[task], **(rows or {})}
+    unknown = sorted(set(counts) - set(DEFAULT_ROWS[task]))
+    if unknown:
+        known = ", ".join(DEFAULT_ROWS[task])
+        raise ValueError(f"microworld {task} has no split {unknown[0]!r}; it has {known}")
+    return {split: make_rows(task, split, count, _seed(seed)) for split, count in counts.items()}
+
+
+def documents(count: int, seed: int = 0) -> list[list[str]]:
+    """Documents of the pretraining corpus, each a list of sentences about one scene."""
+    return [document(random.Random(f"{_seed(seed)}/document/{index}")) for index in range(count)]
+
+
+__all__ = ["DEFAULT_ROWS", "TASKS", "VERSION", "documents", "glue"]

@@ -1,0 +1,105 @@
+"""Where text comes from: `load_rows` for a GLUE-like task, `load_documents` for pretraining text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spikelm.data import microworld
+from spikelm.errors import DataError
+from spikelm.schema import SourceConfig, TaskConfig
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Text:
+    """What was read: rows (or documents) by split, with the hash of their content."""
+
+    splits: dict[str, list[Any]]
+    content_hash: str
+
+    def record(self, source: SourceConfig) -> dict[str, Any]:
+        """The `source` entry of a result."""
+        rows = {split: len(items) for split, items in self.splits.items()}
+        return {"name": source.name, "rows": rows, "content_hash": self.content_hash}
+
+
+def content_hash(items: Iterable[Any]) -> str:
+    """sha256 over the items as JSON lines."""
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update(json.dumps(item, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def load_rows(task: TaskConfig, source: SourceConfig) -> Text:
+    """Train and evaluated splits of a task, checked against its columns and labels."""
+    splits = ("train", *task.splits)
+    found = _embedded_rows(task, source) if source.name == "embedded" else _hub_rows(task, source, splits)
+    rows = {split: list(found[split]) for split in splits}
+    for split, items in rows.items():
+        limit = source.train_rows if split == "train" else source.dev_rows
+        rows[split] = items[:limit]
+        check_rows(task, split, rows[split])
+    return Text(rows, content_hash([split, row] for split in splits for row in rows[split]))
+
+
+def load_documents(source: SourceConfig) -> Text:
+    """Documents as lists of sentences; the last twentieth is held out."""
+    if source.name != "embedded":
+        raise DataError(
+            f"source={source.name} has no pretraining text yet",
+            "pretrain on the embedded text: source=embedded",
+        )
+    documents = microworld.documents(source.documents, seed=source.seed)
+    held_out = max(1, len(documents) // 20)
+    splits = {"train": documents[:-held_out], "validation": documents[-held_out:]}
+    return Text(splits, content_hash(documents))
+
+
+def check_rows(task: TaskConfig, split: str, rows: list[Row]) -> None:
+    """Columns and labels are what the task says; the error names split, row and expectation."""
+    if not rows:
+        raise DataError(f"{task.name} {split} has no rows")
+    for index, row in enumerate(rows):
+        where = f"{task.name} {split} row {index}"
+        for column in task.columns:
+            if not isinstance(row.get(column), str):
+                raise DataError(f"{where}: column {column!r} is not text (columns: {', '.join(row)})")
+        label = row.get("label")
+        if task.kind == "regression":
+            if not isinstance(label, int | float) or not 0 <= label <= 5:
+                raise DataError(f"{where}: label {label!r} is not a number from 0 to 5")
+        elif not isinstance(label, int) or not 0 <= label < len(task.labels):
+            raise DataError(f"{where}: label {label!r} is not one of 0 to {len(task.labels) - 1}")
+
+
+def _embedded_rows(task: TaskConfig, source: SourceConfig) -> Mapping[str, list[Row]]:
+    name = task.name.removeprefix("glue/")
+    if name not in microworld.TASKS:
+        raise DataError(f"the embedded data has no task {task.name}; it has {', '.join(microworld.TASKS)}")
+    wanted = {"train": source.train_rows, **dict.fromkeys(task.splits, source.dev_rows)}
+    # A split's rows do not depend on their number, so fewer rows are the first of the full set: cheaper to make.
+    rows = {split: min(count, microworld.DEFAULT_ROWS[name][split]) for split, count in wanted.items() if count}
+    unused = {split: 0 for split in microworld.DEFAULT_ROWS[name] if split.startswith("test")}
+    return microworld.glue(name, seed=source.seed, rows={**rows, **unused})
+
+
+def _hub_rows(task: TaskConfig, source: SourceConfig, splits: Iterable[str]) -> Mapping[str, list[Row]]:
+    import datasets
+
+    try:
+        loaded = {
+            split: datasets.load_dataset("nyu-mll/glue", task.hub, split=split, revision=source.revision)
+            for split in splits
+        }
+    except (OSError, ValueError, ConnectionError) as error:
+        raise DataError(
+            f"{task.name} could not be loaded from the hub: {str(error).splitlines()[0]}",
+            "check the network or HF_HUB_OFFLINE, or use source=embedded",
+        ) from error
+    return {split: list(data) for split, data in loaded.items()}

@@ -1,0 +1,124 @@
+"""One run from config to result: look it up, make what it needs, train, measure, write it down."""
+
+from __future__ import annotations
+
+import resource
+import time
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from spikelm.errors import SpikeLMError
+from spikelm.identity import identity, label, pretraining_of
+from spikelm.records import environment, plain, run_id
+from spikelm.schema import Config
+from spikelm.store import Run, Store
+from spikelm.tracking import Tracker, make_tracker
+
+
+def run_and_show(config: Config) -> dict[str, Any]:
+    """Run (or find) it and print its result."""
+    from spikelm.report.single import show_result
+
+    console = Console()
+    result = run_experiment(config, console)
+    show_result(result, console)
+    return result
+
+
+def open_run(config: Config) -> Run:
+    """The run of a config, on disk or not yet."""
+    return Store(Path(config.runs_dir)).open(run_id(identity(config)), label(config), config.task.name)
+
+
+def run_experiment(config: Config, console: Console) -> dict[str, Any]:
+    """The finished result of a config, with its `directory`; nothing is run twice."""
+    run = open_run(config)
+    if not config.force and (found := run.result()) is not None:
+        console.print(f"finished before, from the store: {run.directory} (force=true runs it again)", soft_wrap=True)
+        return {**found, "directory": str(run.directory)}
+    pretrained = None
+    if config.task.kind != "pretrain":
+        needed = pretraining_of(config)
+        if open_run(needed).result() is None:
+            console.print(f"first the pretrained model: {label(needed)}", soft_wrap=True)
+        pretrained = run_experiment(needed, console)
+    with run.lock(message=console.print):
+        if not config.force and (found := run.result()) is not None:  # made by another process while we waited
+            return {**found, "directory": str(run.directory)}
+        if config.force:
+            run.reset()
+        return {**_run(config, run, pretrained, console), "directory": str(run.directory)}
+
+
+def _run(config: Config, run: Run, pretrained: dict[str, Any] | None, console: Console) -> dict[str, Any]:
+    """Train and measure with records and tracker around it; whatever happens, both are closed."""
+    from spikelm.training.stages import train_and_measure
+
+    about = environment()
+    run.start(asdict(config), about)
+    console.print(f"run {run.id} in {run.directory}", soft_wrap=True, highlight=False)
+    tracker = _tracker(config, run, console)
+    ok = False
+    started = time.monotonic()
+    try:
+        made = train_and_measure(config, run, Path(pretrained["directory"]) if pretrained else None, tracker, console)
+        result = {
+            **made,
+            "scale": config.scale,
+            "task": config.task.name,
+            "system": config.system or label(config),
+            "select": config.select,
+            "pretrained": pretrained["run_id"] if pretrained else None,
+            "seconds": round(time.monotonic() - started, 2),
+            "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "seed": config.seed,
+            "git_commit": about["git_commit"],
+            "versions": about["versions"],
+            "config": asdict(config),
+        }
+        finished = run.finish(result)
+        tracker.summary(_summary(finished))
+        ok = True
+        return finished
+    except SpikeLMError as error:
+        run.fail(error)
+        raise
+    except Exception as error:
+        run.fail(error)
+        (run.directory / "traceback.txt").write_text(traceback.format_exc())
+        raise SpikeLMError(
+            f"run {run.id} failed: {type(error).__name__}: {error}",
+            f"see {run.directory / 'traceback.txt'}; the same command goes on from the last checkpoint",
+        ) from error
+    finally:
+        tracker.finish(ok)
+
+
+def _tracker(config: Config, run: Run, console: Console) -> Tracker:
+    return make_tracker(
+        mode=config.tracker.mode,  # type: ignore[arg-type]
+        project=config.tracker.project,
+        entity=config.tracker.entity,
+        run_id=run.id,
+        name=f"{config.task.name} {label(config)}",
+        group=config.tracker.group or config.task.name,
+        tags=[config.scale, config.source.name, str(config.neuron["name"])],
+        config=plain(asdict(config)),
+        directory=run.directory,
+        notify=console.print,
+    )
+
+
+def _summary(result: dict[str, Any]) -> dict[str, Any]:
+    rate = result["firing_rate"]
+    return {
+        **result["metrics"],
+        **{f"energy_mj/{kind}": value for kind, value in result["energy_mj"].items()},
+        "firing_rate": rate["mean"],
+        "spike_driven": result["spike_driven"]["verdict"],
+        "parameters": result["parameters"],
+    }

@@ -1,0 +1,117 @@
+"""The spike audit: which matmuls of a model are really spike-driven (paper table 1, "fully" or "partly")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from spikelm.errors import SpikeLMError
+from spikelm.measure.watch import MatmulWatch, Row, module_stack
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What the audit saw. The verdict is about the encoder; what a neuron multiplies inside is apart."""
+
+    T: int
+    rows: list[Row]
+
+    @property
+    def encoder(self) -> list[Row]:
+        """The matmuls the verdict is about."""
+        return [row for row in self.rows if row.part == "encoder"]
+
+    @property
+    def verdict(self) -> Literal["fully", "partly", "none"]:
+        """Whether all, some or none of the encoder's matmuls are spike-driven."""
+        driven = [row.spike_driven for row in self.encoder]
+        return "fully" if driven and all(driven) else "partly" if any(driven) else "none"
+
+    @property
+    def spike_driven(self) -> bool:
+        """Whether every matmul of the encoder is spike-driven."""
+        return self.verdict == "fully"
+
+    @property
+    def real_valued(self) -> list[str]:
+        """Modules with a real-valued matmul, in the order they ran; of SpikeLM, pooler and heads only."""
+        return list(dict.fromkeys(r.module for r in self.rows if not r.spike_driven and r.part != "neuron"))
+
+    @property
+    def silent(self) -> list[str]:
+        """Modules whose spike operand never fired."""
+        return list(dict.fromkeys(row.module for row in self.rows if row.silent))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values for JSON."""
+        return {
+            "T": self.T,
+            "verdict": self.verdict,
+            "spike_driven": self.spike_driven,
+            "real_valued": self.real_valued,
+            "silent": self.silent,
+            "rows": [{**asdict(row), "spike_driven": row.spike_driven} for row in self.rows],
+        }
+
+    def print(self, console: Console) -> None:
+        """A table with the equal matmuls of all layers in one line."""
+        extent = "not" if self.verdict == "none" else self.verdict
+        title = f"Spike audit, T={self.T}: the encoder is {extent} spike-driven"
+        table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+        table.add_column("module", overflow="fold")
+        for heading in ("matmul", "spikes"):
+            table.add_column(heading, no_wrap=True)
+        for heading in ("rate", "MMAC"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for part in ("encoder", "neuron", "outside"):
+            groups: dict[tuple[str, str], list[Row]] = {}
+            for row in self.rows:
+                if row.part == part:
+                    groups.setdefault((re.sub(r"\.\d+\b", ".*", row.module), row.kind), []).append(row)
+            table.add_section()
+            for key, rows in groups.items():
+                table.add_row(*key, *_group_cells(rows))
+        console.print(table)
+        if self.verdict == "partly":
+            broken = dict.fromkeys(row.module for row in self.encoder if not row.spike_driven)
+            console.print(f"Real-valued inside the encoder: {', '.join(broken)}")
+
+
+def _group_cells(rows: Sequence[Row]) -> list[str]:
+    driven = [row for row in rows if row.spike_driven]
+    rates = [row.rate for row in driven if row.rate is not None]
+    sides = ", ".join(dict.fromkeys(str(row.operand) for row in driven)) or "none"
+    some = "" if len(driven) in (0, len(rows)) else f" {len(driven)} of {len(rows)}"
+    silent = " silent" if any(row.silent for row in rows) else ""
+    mean = f"{sum(rates) / len(rates):.1%}" if rates else ""
+    return [sides + some + silent, mean, f"{sum(row.macs for row in rows) / 1e6:,.1f}"]
+
+
+def audit(
+    model: nn.Module, batch: Mapping[str, Any], T: int, encoder_prefix: str | Sequence[str] = "encoder"
+) -> AuditReport:
+    """Run one batch in eval mode and report on every matmul; activations are (T*B, ...), slowest in time."""
+    prefixes = (encoder_prefix,) if isinstance(encoder_prefix, str) else tuple(encoder_prefix)
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with module_stack(model) as stack, torch.no_grad(), MatmulWatch(model, T, stack, prefixes) as watch:
+            model(**batch)
+    finally:
+        for module, training in modes:
+            module.training = training
+    report = AuditReport(T, watch.rows)
+    if not report.encoder:
+        raise SpikeLMError(
+            f"no matmul ran inside a module called {' or '.join(map(repr, prefixes))}",
+            f"name one of the model's parts: {', '.join(name for name, _ in model.named_children())}",
+        )
+    return report

@@ -1,0 +1,112 @@
+"""GLUE metrics as the paper reports them (section 5): in percent, undefined ones counted as 0."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric, MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
+from torchmetrics.classification import BinaryF1Score, MulticlassAccuracy, MulticlassConfusionMatrix
+
+from spikelm.errors import ConfigError, DataError, TrainingError
+
+#: the nine numbers of a GLUE row; MNLI matched and mismatched count separately
+GLUE_NINE = ("mnli_m", "mnli_mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
+
+
+class Matthews(MulticlassConfusionMatrix):
+    """MCC = (c s - t.p) / sqrt((s^2 - p.p) (s^2 - t.t)), and 0 where that is 0/0.
+
+    torchmetrics' own MCC scores constant binary predictions far from 0 (0.67 for one mistake in five), while
+    the paper's 0.0 on CoLA is exactly this case.
+    """
+
+    def compute(self) -> Tensor:
+        table = self.confmat.double()
+        true, predicted, total = table.sum(1), table.sum(0), table.sum()
+        above = table.trace() * total - true @ predicted
+        below = (total**2 - predicted @ predicted) * (total**2 - true @ true)
+        return torch.where(below > 0, above / below.clamp_min(1e-300).sqrt(), 0.0)
+
+
+def _correlation(metric: type[Metric]) -> Metric:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Spearman warns that it keeps all values: 1500 of them in STS-B
+        return metric()
+
+
+_CLASSIFICATION: dict[str, Callable[[int], Metric]] = {
+    "accuracy": lambda n: MulticlassAccuracy(n, average="micro"),
+    "f1": lambda n: BinaryF1Score(),
+    "matthews": lambda n: Matthews(n),
+}
+_REGRESSION: dict[str, Callable[[], Metric]] = {
+    "pearson": lambda: _correlation(PearsonCorrCoef),
+    "spearman": lambda: _correlation(SpearmanCorrCoef),
+}
+
+
+def glue_metrics(names: Sequence[str], num_labels: int) -> MetricCollection:
+    """Empty metrics by name; num_labels=1 means regression."""
+    known: Iterable[str] = _REGRESSION if num_labels == 1 else _CLASSIFICATION
+    for name in names:
+        if name not in known or (name == "f1" and num_labels != 2):
+            raise ConfigError(
+                f"metric {name!r} does not fit a task with num_labels={num_labels}",
+                f"choose among: {', '.join(known)}" + ("" if num_labels <= 2 else " (f1 needs two labels)"),
+            )
+    made: dict[str, Metric | MetricCollection] = {
+        n: _REGRESSION[n]() if num_labels == 1 else _CLASSIFICATION[n](num_labels) for n in names
+    }
+    return MetricCollection(made, compute_groups=False)
+
+
+def update_metrics(metrics: MetricCollection, logits: Tensor, labels: Tensor) -> None:
+    """Add one batch: logits (B, num_labels) or (B,), labels (B,) without hidden (negative) ones."""
+    if not torch.isfinite(logits).all():
+        raise TrainingError("the model's outputs are not finite", "lower the learning rate of the stage (lr)")
+    regression = any(name in _REGRESSION for name in metrics)
+    if regression:
+        # double: float32 sums lose the variance of nearly constant predictions
+        metrics.update(logits.detach().double().view(-1), labels.double().view(-1))
+        return
+    if (labels < 0).any():
+        raise DataError("negative labels: GLUE hides those of its test sets", "evaluate on the dev set")
+    metrics.update(logits.detach().argmax(-1), labels.long())
+
+
+def compute_metrics(metrics: MetricCollection) -> dict[str, float]:
+    """Percent by name; an undefined correlation (constant predictions) counts as 0."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "variance close to zero": that is the case counted as 0
+        values = {name: 100 * float(value) for name, value in metrics.compute().items()}
+    return {name: value if math.isfinite(value) else 0.0 for name, value in values.items()}
+
+
+def glue_scores(logits: Tensor, labels: Tensor, names: Sequence[str], num_labels: int) -> dict[str, float]:
+    """Percent by metric of collected logits and labels."""
+    if len(labels) == 0 or len(logits) != len(labels):
+        raise DataError(f"{len(logits)} predictions cannot be scored against {len(labels)} labels")
+    metrics = glue_metrics(names, num_labels)
+    update_metrics(metrics, logits, labels)
+    return compute_metrics(metrics)
+
+
+def constant_predictor(
+    labels: Tensor, metrics: Sequence[str], num_labels: int, regression: bool = False
+) -> dict[str, float]:
+    """What a model that has learnt nothing scores: it always answers the most frequent label."""
+    if regression:
+        return glue_scores(torch.zeros(len(labels)), labels, metrics, 1)
+    counts = torch.bincount(labels.long(), minlength=num_labels)
+    return glue_scores(counts.expand(len(labels), -1), labels, metrics, num_labels)
+
+
+def glue_average(scores: Mapping[str, float | None]) -> float | None:
+    """Mean of the nine numbers of a GLUE row (`mnli` may stand for `mnli_m`); None if one is missing."""
+    row = [scores.get(task, scores.get("mnli") if task == "mnli_m" else None) for task in GLUE_NINE]
+    numbers = [value for value in row if value is not None and not math.isnan(value)]
+    return sum(numbers) / len(GLUE_NINE) if len(numbers) == len(GLUE_NINE) else None

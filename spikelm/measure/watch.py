@@ -1,0 +1,173 @@
+"""Catch every matmul of a forward pass on its way to the backend and look at its operands.
+
+Spikes hold at most {-a_t, 0, a_t} at each time step t, so a matmul with spikes on one side needs additions
+only. Nothing is taken from how a model was built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from spikelm.neurons import Neuron
+
+#: backend operations that multiply two matrices, and where their operands are
+_OPERANDS = {
+    **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "convolution", "_int_mm", "_scaled_mm"), (0, 1)),
+    **dict.fromkeys(("addmm", "baddbmm", "addbmm", "addmv", "_addmm_activation"), (1, 2)),
+}
+#: operations that multiply inside without showing their operands: counted as real-valued
+_OPAQUE = (
+    "_trilinear",
+    "mkldnn_rnn_layer",
+    "_cudnn_rnn",
+    "_native_multi_head_attention",
+    "_transformer_encoder_layer_fwd",
+)
+_COPIES = ("clone", "_to_copy", "_unsafe_view")
+#: a_t * s is exact in any float format; this forgives a rescaling on the way (SDPA may split its 1/sqrt(d))
+_TOLERANCE = 1e-6
+
+Part = Literal["encoder", "neuron", "outside"]
+Stack = list[tuple[str, nn.Module]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One matmul: where it ran, what it multiplied, and which operand (if any) holds spikes."""
+
+    module: str
+    kind: str  # linear, query x key, attention x value, opaque
+    op: str
+    shapes: tuple[tuple[int, ...], ...]
+    macs: int
+    part: Part
+    operand: str | None  # input (of a linear), left, right, both
+    rate: float | None  # share of non-zero values of the spike operand (of the sparser one, if both)
+    silent: bool  # the spike operand is all zero: addition only, but nothing is transmitted
+
+    @property
+    def spike_driven(self) -> bool:
+        return self.operand is not None
+
+
+def spike_rate(x: Tensor, T: int) -> float | None:
+    """Share of non-zero values of a tensor (T*B, ...) that holds {-a_t, 0, a_t} only; None for any other."""
+    steps = T if x.dim() and x.shape[0] % T == 0 else 1
+    values = x.reshape(steps, -1)
+    if values.shape[1] <= 2:  # too few values to tell a level from a coincidence
+        return None
+    size = values.abs()
+    high, low = size.amax(1), size.masked_fill(size == 0, torch.inf).amin(1)
+    one_level = torch.isfinite(high) & (high <= low * (1 + _TOLERANCE))
+    constant = (values.amax(1) == values.amin(1)) & (high > 0)  # one value everywhere says nothing
+    return float((values != 0).double().mean()) if one_level.all() and not constant.all() else None
+
+
+@contextmanager
+def module_stack(model: nn.Module) -> Iterator[Stack]:
+    """The modules that are executing, outermost first, while inside the `with`."""
+    stack: Stack = []
+    handles = []
+    for name, module in model.named_modules():
+
+        def enter(module: nn.Module, args: tuple, name: str = name) -> None:
+            stack.append((name, module))
+
+        def leave(module: nn.Module, args: tuple, output: Any) -> None:
+            stack.pop()
+
+        handles.append(module.register_forward_pre_hook(enter, prepend=True))
+        handles.append(module.register_forward_hook(leave, always_call=True))
+    try:
+        yield stack
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class MatmulWatch(TorchDispatchMode):
+    """Collect a Row for every matmul that runs while it is on.
+
+    Two kinds of tensors can look like spikes and are none, so they are followed: weights and all that is
+    computed from weights alone (1-bit weights have one magnitude), and softmax outputs (uniform if the
+    scores are: the positions that are not masked then share one value).
+    """
+
+    def __init__(self, model: nn.Module, T: int, stack: Stack, prefixes: tuple[str, ...]) -> None:
+        super().__init__()
+        self.rows: list[Row] = []
+        self.T, self.stack, self.prefixes = T, stack, prefixes
+        self.weights = WeakTensorKeyDictionary(dict.fromkeys((*model.parameters(), *model.buffers())))
+        self.softmaxes = WeakTensorKeyDictionary()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        with self:
+            # Composites (linear, matmul, SDPA) arrive whole under inference mode; take them apart here too.
+            out = func.decompose(*args, **kwargs)
+        if out is not NotImplemented:
+            return out
+        out = func(*args, **kwargs)
+        name = func.overloadpacket.__name__
+        if name in _OPERANDS:
+            left, right = (args[position] for position in _OPERANDS[name])
+            self._matmul(name, left, right, _macs(name, left, right, out))
+        elif name.startswith("_scaled_dot_product"):
+            self._attention(name, *args[:3])
+        elif name in _OPAQUE:
+            self._add(name, "opaque", [], 0, {})
+        self._follow(func, name, args, kwargs, out)
+        return out
+
+    def _follow(self, func: Any, name: str, args: tuple, kwargs: dict, out: Any) -> None:
+        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+        if inputs and all(tensor in self.weights for tensor in inputs):
+            self.weights.update(dict.fromkeys(outputs))
+        copied = (func.is_view or name in _COPIES) and inputs[0] in self.softmaxes
+        if name in ("_softmax", "_safe_softmax") or copied:
+            self.softmaxes.update(dict.fromkeys(outputs))
+
+    def _attention(self, op: str, query: Tensor, key: Tensor, value: Tensor) -> None:
+        """Fused attention is two matmuls; the weights between them never leave the kernel and are real."""
+        self._matmul(op, query, key, query.numel() * key.shape[-2])
+        weights = torch.empty((*query.shape[:-1], key.shape[-2]), device="meta")
+        self.softmaxes[weights] = None
+        self._matmul(op, weights, value, weights.numel() * value.shape[-1])
+
+    def _matmul(self, op: str, left: Tensor, right: Tensor, macs: int) -> None:
+        active = {side: x for side, x in (("left", left), ("right", right)) if x not in self.weights}
+        if len(active) == 2:
+            kind = "attention x value" if left in self.softmaxes else "query x key"
+        else:
+            kind, active = "linear", dict(zip(["input"], active.values(), strict=False))
+        rates = {side: None if x in self.softmaxes else spike_rate(x, self.T) for side, x in active.items()}
+        spikes = {side: rate for side, rate in rates.items() if rate is not None}
+        self._add(op, kind, [left, right], macs, spikes)
+
+    def _add(self, op: str, kind: str, operands: list[Tensor], macs: int, spikes: dict[str, float]) -> None:
+        path = self.stack[-1][0] if self.stack else ""
+        part: Part = "outside"
+        if any(isinstance(module, Neuron) for _, module in self.stack):
+            part = "neuron"
+        elif any(f".{prefix}." in f".{path}." for prefix in self.prefixes):
+            part = "encoder"
+        operand = "both" if len(spikes) == 2 else next(iter(spikes), None)
+        rate = min(spikes.values(), default=None)
+        shapes = tuple(tuple(tensor.shape) for tensor in operands)
+        self.rows.append(Row(path, kind, op, shapes, macs, part, operand, rate, silent=rate == 0))
+
+
+def _macs(op: str, left: Tensor, right: Tensor, out: Tensor) -> int:
+    if op == "convolution":  # every output value (or input value, if transposed) meets one filter
+        return max(left.numel() // left.shape[1] * right.shape[0], out.numel()) * right[0].numel()
+    return left.numel() * (right.shape[-1] if right.dim() > 1 else 1)

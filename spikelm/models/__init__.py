@@ -1,0 +1,1 @@
+"""Backbones, plain and spiking."""

@@ -1,0 +1,45 @@
+"""LIF with the clip straight-through estimator (paper equations 1 to 3 and appendix A.1)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from spikelm.neurons.base import Neuron
+from spikelm.neurons.kernels import ClipRule, ClipSpike, wide
+
+
+class LIF(Neuron):
+    """m_t = v_{t-1} + x_t; s_t = [m_t >= theta]; v_t = beta m_t (1 - s_t); ds/dm = [0 <= m <= theta] / theta.
+
+    fire=round fires at m > theta/2 instead, which is what rounding the clipped membrane does.
+    """
+
+    def __init__(
+        self,
+        T: int,
+        memory: bool = True,
+        beta: float = 0.25,
+        theta: float = 1.0,
+        fire: Literal["threshold", "round"] = "threshold",
+    ) -> None:
+        super().__init__(T, memory)
+        self.theta = theta
+        self.rule = ClipRule(
+            bidirectional=False,
+            fire="reach" if fire == "threshold" else "round",
+            beta=beta if memory else 0.0,
+            scaled=False,
+            symmetric=False,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        # The kernel works on m / a with spikes of height a; a LIF spike has height 1 whatever theta is.
+        spikes = ClipSpike.apply(wide(x), self._theta(x), self.rule)
+        return (spikes if self.theta == 1.0 else spikes / self.theta).to(x.dtype)
+
+    def _theta(self, x: Tensor) -> Tensor:
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        return torch.full((self.T,), self.theta, dtype=dtype, device=x.device)

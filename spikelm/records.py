@@ -1,0 +1,249 @@
+"""What a run leaves on disk: hashing, atomic files, the result's schema, the metrics csv, the environment."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import errno
+import hashlib
+import io
+import json
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TextIO, TypedDict
+
+from spikelm import __version__
+from spikelm.errors import SpikeLMError
+
+SCHEMA = 1
+LIBRARIES = (
+    "torch", "lightning", "transformers", "tokenizers", "datasets", "torchmetrics", "safetensors",
+    "hydra-core", "omegaconf", "wandb", "numpy", "sacrebleu", "rouge-score",
+)  # fmt: skip
+_DISK_ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "ENOTDIR", "EEXIST", "EIO")
+
+
+class Result(TypedDict):
+    """result.json, to which `Run.finish` adds schema, finished_at and checksum; None is `does not apply`."""
+
+    run_id: str
+    status: str
+    scale: str
+    source: dict[str, Any] | None  # name (embedded, local, hub), rows a split, content_hash of the data
+    task: str
+    system: str
+    metrics: dict[str, float]
+    energy_mj: dict[str, float] | None  # fp32 and fp16, one inference
+    firing_rate: dict[str, Any] | None  # mean, and per_site: site -> rate
+    spike_driven: Any  # the audit's verdict
+    parameters: int
+    seconds: float
+    peak_memory_mb: float
+    seed: int
+    git_commit: str | None
+    versions: dict[str, str]
+    config: dict[str, Any]
+
+
+RESULT_FIELDS = tuple(Result.__annotations__)
+_SECTIONS = {
+    "source": ("name", "rows", "content_hash"),
+    "energy_mj": ("fp32", "fp16"),
+    "firing_rate": ("mean", "per_site"),
+}
+
+
+def check_result(result: Mapping[str, Any]) -> None:
+    """Raise ValueError naming every field of the schema that `result` lacks."""
+    missing = [field for field in RESULT_FIELDS if field not in result]
+    for name, keys in _SECTIONS.items():
+        if result.get(name) is not None:
+            missing += [f"{name}.{key}" for key in keys if key not in result[name]]
+    if missing:
+        raise ValueError(f"result is missing: {', '.join(missing)}")
+
+
+def _normal(value: Any, where: str) -> Any:
+    """`value` with one spelling for equal numbers; anything JSON cannot hold faithfully is refused."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (int, float)):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"identity holds {value} at {where}")
+        return int(value) if value == int(value) else float(value)
+    if isinstance(value, Mapping):
+        bad = [key for key in value if not isinstance(key, str)]
+        if bad:
+            raise TypeError(f"identity has a key that is not text at {where}: {bad[0]!r}")
+        return {key: _normal(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_normal(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    raise TypeError(f"identity holds a {type(value).__name__} at {where}")
+
+
+def run_id(identity: Mapping[str, Any]) -> str:
+    """16 hex digits of everything that decides a result; key order and 2 against 2.0 do not matter."""
+    return digest(_normal(identity, "identity"))[:16]
+
+
+def digest(value: Any) -> str:
+    """sha256 of the canonical JSON of plain data."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """JSON-ready copy: tensors and numpy scalars as numbers, paths as text, NaN and infinity as null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+@contextlib.contextmanager
+def disk_errors(directory: Path) -> Iterator[None]:
+    """Turn a full, read-only or forbidden disk into an error that names the directory and the way out."""
+    try:
+        yield
+    except OSError as error:
+        if errno.errorcode.get(error.errno or 0) not in _DISK_ERRORS:
+            raise
+        what = f"cannot write to {directory}: {error.strerror or error}"
+        raise SpikeLMError(what, "make room or give access, or write elsewhere: runs_dir=OTHER") from error
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replace `path` by `text` so that a reader, or a power cut, sees the old file or the new one."""
+    with disk_errors(path.parent):
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        with contextlib.suppress(OSError):  # makes the rename durable; some file systems refuse
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON, atomically."""
+    write_atomic(path, json.dumps(plain(value), indent=2, allow_nan=False) + "\n")
+
+
+class MetricsCsv:
+    """Long-format `step,name,value` rows, on disk as soon as they are logged."""
+
+    HEADER = ("step", "name", "value")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: TextIO | None = None
+
+    def append(self, step: int, values: Mapping[str, Any]) -> None:
+        """Write one row a value and flush."""
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerows(
+            (step, name, repr(float(value))) for name, value in values.items()
+        )
+        with disk_errors(self.path.parent):
+            try:
+                file = self._file or self._open()
+                file.write(buffer.getvalue())
+                file.flush()
+            except OSError:
+                self.close()
+                raise
+
+    def rows(self) -> list[tuple[int, str, float]]:
+        """Every whole row; one torn by a crash is left out."""
+        if not self.path.exists():
+            return []
+        text = self.path.read_text(encoding="utf-8", errors="replace")
+        whole = text[: text.rfind("\n") + 1]
+        rows = []
+        for row in csv.reader(io.StringIO(whole)):
+            with contextlib.suppress(ValueError):
+                step, name, value = row
+                rows.append((int(step), name, float(value)))
+        return rows
+
+    def truncate(self, step: int) -> None:
+        """Drop rows at or after `step`: a resumed run logs them again."""
+        self.close()
+        if not self.path.exists():
+            return
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(self.HEADER)
+        writer.writerows((at, name, repr(value)) for at, name, value in self.rows() if at < step)
+        write_atomic(self.path, buffer.getvalue())
+
+    def close(self) -> None:
+        """Close the file; the next append opens it again."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
+
+    def _open(self) -> TextIO:
+        if self.path.exists():
+            with open(self.path, "rb+") as raw:  # a row torn by a crash must not swallow the next one
+                raw.truncate(raw.read().rfind(b"\n") + 1)
+        self._file = open(self.path, "a", encoding="utf-8", newline="")  # noqa: SIM115
+        if self.path.stat().st_size == 0:
+            self._file.write(",".join(self.HEADER) + "\n")
+        return self._file
+
+
+def _git(*arguments: str) -> str | None:
+    package = Path(__file__).resolve().parent
+    command = ["git", "--no-optional-locks", "-C", str(package), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _version(library: str) -> str | None:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def environment() -> dict[str, Any]:
+    """Commit, platform and library versions; no environment variables, no host or user names."""
+    # An installed copy inside somebody else's checkout must not claim that checkout's commit.
+    ours = _git("rev-parse", "--show-toplevel") == str(Path(__file__).resolve().parent.parent)
+    commit = _git("rev-parse", "HEAD") if ours else None
+    status = _git("status", "--porcelain") if commit else None
+    versions = {library: version for library in LIBRARIES if (version := _version(library))}
+    versions["spikelm"] = __version__  # a checkout that was never installed has no metadata
+    return {
+        "git_commit": commit,
+        "git_dirty": None if status is None else bool(status),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        "versions": versions,
+    }

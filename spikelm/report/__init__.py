@@ -1,0 +1,1 @@
+"""What the store holds, for people: single results, tables, lists of runs."""

@@ -1,0 +1,47 @@
+"""spikelm-report: the runs in the store, tables of the paper, and the runs a table needs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from spikelm.report.tables import TABLES, load_table
+from spikelm.schema import default_runs_dir
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse and dispatch; without a subcommand the runs are listed."""
+    parser = argparse.ArgumentParser(prog="spikelm-report", description="What the store holds.")
+    parser.set_defaults(command="runs", runs_dir=default_runs_dir())
+    commands = parser.add_subparsers(dest="command", metavar="runs|table|reproduce")
+    runs = commands.add_parser("runs", help="list the runs (the default)")
+    table = commands.add_parser("table", help="a table of the paper from the runs there are")
+    reproduce = commands.add_parser("reproduce", help="run what a table still needs, then print it")
+    for command in (table, reproduce):
+        command.add_argument("id", help=f"number of the table ({', '.join(map(str, TABLES))}), or all")
+        command.add_argument("--scale", default="mini")
+        command.add_argument("--source", default="embedded")
+        command.add_argument("--seed", type=int, default=42)
+    reproduce.add_argument("--launcher", default="", help="basic (default) or joblib")
+    for command in (runs, table, reproduce):
+        command.add_argument("--runs-dir", default=default_runs_dir())
+    args = parser.parse_args(argv)
+    root = Path(args.runs_dir)
+    if args.command == "runs" or args.command is None:
+        from spikelm.report.runs import list_runs
+
+        list_runs(root)
+        return 0
+    tables = [load_table(id) for id in (TABLES if args.id == "all" else [args.id])]
+    options = [f"scale={args.scale}", f"source={args.source}", f"seed={args.seed}", f"runs_dir={root}"]
+    from spikelm.report.render import render_table
+
+    code = 0
+    for found in tables:
+        if args.command == "reproduce":
+            from spikelm.report.reproduce import reproduce_table
+
+            code = max(code, reproduce_table(found, options, args.launcher))
+        render_table(found, options, root)
+    return code

@@ -1,0 +1,50 @@
+"""The runs of a store as a list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from spikelm.store import Run, Store
+
+
+def list_runs(root: Path) -> None:
+    """Every run: state, headline score, firing rate, energy, seconds."""
+    console = Console()
+    runs = list(Store(root).runs())
+    if not runs:
+        console.print(f"no runs in {root} yet; the first one: spikelm-run", soft_wrap=True)
+        return
+    table = Table(title=f"{len(runs)} runs in {root}", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    for column in ("run", "task", "system", "data", "score or state"):
+        table.add_column(column, overflow="fold", no_wrap=column in ("run", "task"))
+    for column in ("firing", "mJ fp32", "s"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for run in runs:
+        table.add_row(*_cells(run))
+    console.print(table)
+
+
+def _cells(run: Run) -> list[str]:
+    result = run.result()
+    task = run.directory.parent.name.replace("glue-", "glue/")
+    if result is None:
+        return [run.id[:8], task, run.directory.name.rpartition("-")[0], "", run.state, "", "", ""]
+    config = result["config"]
+    neuron = config["neuron"]
+    settings = [f"{key}={neuron[key]:g}" for key in ("T", "k") if key in neuron]
+    metric, value = next(iter(result["metrics"].items()))
+    rate = result["firing_rate"]["mean"]
+    return [
+        run.id[:8],
+        task,
+        " ".join([neuron["name"], *settings, f"s{result['seed']}"]),
+        f"{result['scale']}/{result['source']['name']}",
+        f"{metric} {value:.2f}",
+        "" if rate is None else f"{rate:.1%}",
+        f"{result['energy_mj']['fp32']:.4f}",
+        f"{result['seconds']:.0f}",
+    ]

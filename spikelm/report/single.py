@@ -1,0 +1,46 @@
+"""One result as a table a person can read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+NAMES = {"f1": "F1", "matthews": "Matthews correlation", "nsp_accuracy": "next sentence accuracy"}
+
+
+def show_result(result: dict[str, Any], console: Console) -> None:
+    """Score against the constant predictor, energy against the ANN, firing rate, audit, where it is."""
+    title = f"{result['task']} · {result['system']} · scale {result['scale']}, source {result['source']['name']}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("measure")
+    table.add_column("this run", justify="right")
+    table.add_column("compared with", justify="right")
+    floor = result.get("constant_predictor", {})
+    for name, value in result["metrics"].items():
+        against = f"{floor[name]:.2f} constant predictor" if name in floor else ""
+        table.add_row(NAMES.get(name, name.replace("_", " ")), f"{value:.2f}", against)
+    energy, ann = result["energy_mj"], result["energy_ann_mj"]
+    for kind in ("fp32", "fp16"):
+        spiking = result["firing_rate"]["mean"] is not None
+        against = f"{ann[kind]:.4f} mJ ANN, {ann[kind] / max(energy[kind], 1e-12):.1f}x" if spiking else ""
+        table.add_row(f"energy {kind}, one inference", f"{energy[kind]:.4f} mJ", against)
+    rate = result["firing_rate"]
+    if rate["mean"] is not None:
+        initial = rate.get("initial_per_site") or {}
+        before = f"{sum(initial.values()) / len(initial):.1%} site mean before training" if initial else ""
+        sites = rate["per_site"].values()
+        table.add_row("firing rate, mean over sites", f"{sum(sites) / len(sites):.1%}", before)
+        table.add_row("firing rate, weighted by MACs", f"{rate['mean']:.1%}", "")
+    verdict = result["spike_driven"]
+    table.add_row("spike-driven encoder", verdict["verdict"], f"real-valued: {_short(verdict['real_valued'])}")
+    table.add_row("parameters", f"{result['parameters']:,}", "")
+    table.add_row("seconds, peak memory", f"{result['seconds']:.0f} s", f"{result['peak_memory_mb']:.0f} MB")
+    console.print(table)
+    console.print(f"in {result['directory']}", soft_wrap=True, highlight=False)
+
+
+def _short(modules: list[str]) -> str:
+    names = list(dict.fromkeys(module.split(".encoder.")[0] if ".encoder." in module else module for module in modules))
+    return ", ".join(names) if names else "nothing"

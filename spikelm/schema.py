@@ -1,0 +1,153 @@
+"""The structured config: one dataclass tree, composed by Hydra and checked before anything heavy is imported."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import MISSING
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def config_dir() -> Path:
+    """conf/ of the checkout, or the copy inside an installed wheel."""
+    inside = PACKAGE / "conf"
+    return inside if inside.is_dir() else PACKAGE.parent / "conf"
+
+
+def default_runs_dir() -> str:
+    """SPIKELM_RUNS, else runs/ of the checkout, else runs/ here: the same wherever the command is called from."""
+    if named := os.environ.get("SPIKELM_RUNS"):
+        return str(Path(named).expanduser().absolute())
+    checkout = PACKAGE.parent
+    return str((checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()) / "runs")
+
+
+@dataclass
+class TaskConfig:
+    """What is learned: GLUE-like tasks differ in this alone."""
+
+    name: str = MISSING
+    kind: str = MISSING  # classification | regression | pretrain
+    columns: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    metrics: list[str] = field(default_factory=list)  # the first one is the headline
+    splits: dict[str, str] = field(default_factory=dict)  # evaluated split -> suffix of its metrics
+    hub: str = ""  # configuration name in the hub's GLUE
+    paper_epochs: int = 0
+
+
+@dataclass
+class BackboneConfig:
+    """Architecture and size."""
+
+    name: str = MISSING
+    layers: int = MISSING
+    hidden: int = MISSING
+    heads: int = MISSING
+    intermediate: int = MISSING
+    positions: int = 512
+    vocab: int = MISSING  # upper bound; the embedded tokenizer may need fewer pieces
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    activation: str = "gelu"
+
+
+@dataclass
+class StageConfig:
+    """Optimisation of one stage (pretraining or fine-tuning)."""
+
+    steps: int | None = None
+    epochs: int | None = None
+    batch: int = 32
+    lr: float = 2e-5
+    schedule: str = "linear"  # linear | constant
+    warmup: float = 0.0  # below 1: share of the steps; else: steps
+    weight_decay: float = 0.0
+    clip: float | None = None  # gradient norm
+    max_length: int = 128
+    seed: int = 42  # of the pretraining run that a fine-tuning needs
+
+
+@dataclass
+class SourceConfig:
+    """Where text comes from."""
+
+    name: str = MISSING  # embedded | hub
+    seed: int = 0
+    documents: int = 4000
+    train_rows: int | None = None
+    dev_rows: int | None = None
+    revision: str | None = None
+
+
+@dataclass
+class MeasureConfig:
+    """What the energy, firing rates and audit are measured on."""
+
+    samples: int = 64
+    length: int = 128
+
+
+@dataclass
+class TrainerConfig:
+    """How it runs; only the precision can change a result."""
+
+    accelerator: str = "auto"
+    devices: int = 1
+    precision: str = "32-true"
+    workers: int = 0
+    threads: int | None = None
+    progress: bool = True
+    log_every: int = 20
+    checkpoint_every: int = 200
+
+
+@dataclass
+class TrackerConfig:
+    """Weights & Biases."""
+
+    mode: str = "offline"  # online | offline | disabled
+    project: str = "spikelm"
+    entity: str | None = None
+    group: str | None = None
+
+
+@dataclass
+class Config:
+    """One run: task, neuron, backbone, source and how to train and measure it."""
+
+    task: TaskConfig = field(default_factory=TaskConfig)
+    neuron: dict[str, Any] = field(default_factory=dict)
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    source: SourceConfig = field(default_factory=SourceConfig)
+    pretrain: StageConfig = field(default_factory=StageConfig)
+    finetune: StageConfig = field(default_factory=StageConfig)
+    measure: MeasureConfig = field(default_factory=MeasureConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    tracker: TrackerConfig = field(default_factory=TrackerConfig)
+    scale: str = "mini"
+    system: str = ""
+    k: float = 2.0
+    T: int = 1
+    seed: int = 42
+    select: str = "last"  # last | best_dev
+    force: bool = False
+    runs_dir: str = field(default_factory=default_runs_dir)
+
+    @property
+    def stage(self) -> StageConfig:
+        """The stage this run trains."""
+        return self.pretrain if self.task.kind == "pretrain" else self.finetune
+
+    @property
+    def time_steps(self) -> int:
+        """T for a spiking model, 1 for the ANN."""
+        return int(self.neuron.get("T", 1))
+
+    @property
+    def spiking(self) -> bool:
+        return bool(self.neuron.get("_target_"))

@@ -1,0 +1,81 @@
+"""Sweeps: each job leaves a record in the sweep's folder, a callback shows them all at the end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from spikelm.errors import SpikeLMError
+from spikelm.schema import Config
+
+#: failed jobs of the sweep that just ended in this process; the exit code follows
+failures: list[dict[str, Any]] = []
+
+
+def run_job(config: Config, runner: Callable[[Config], dict[str, Any]]) -> None:
+    """Run one job and record how it ended; Ctrl-C still stops the sweep."""
+    hydra = HydraConfig.get()
+    record: dict[str, Any] = {"job": hydra.job.num, "overrides": list(hydra.overrides.task)}
+    try:
+        result = runner(config)
+        record |= {
+            "status": "finished",
+            "result": {key: result[key] for key in ("run_id", "metrics", "directory")},
+        }
+        record["result"] |= {"energy_mj": result["energy_mj"], "firing_rate": result["firing_rate"]["mean"]}
+    except Exception as error:
+        what = str(error) if isinstance(error, SpikeLMError) else f"{type(error).__name__}: {error}"
+        record |= {"status": "failed", "error": what}
+        print(f"error: job {hydra.job.num}: {what}", file=sys.stderr)
+    folder = Path(hydra.runtime.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "job.json").write_text(json.dumps(record, indent=1))
+
+
+class SweepSummary(Callback):
+    """Hydra callback: at the end of a sweep, a table of its jobs and the commands that retry what failed."""
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table
+
+        records = _records(Path(config.hydra.sweep.dir))
+        failures[:] = [record for record in records if record["status"] != "finished"]
+        console = Console()
+        table = Table(title=f"sweep: {len(records) - len(failures)} of {len(records)} jobs finished")
+        for column in ("job", "overrides", "score", "firing rate", "energy mJ"):
+            table.add_column(column, justify="left" if column == "overrides" else "right")
+        for record in records:
+            cells = [str(record["job"]), escape(" ".join(record["overrides"]))]
+            if record["status"] == "finished":
+                cells += _cells(record["result"])
+            else:
+                cells += ["[red]failed[/red]", "", ""]
+            table.add_row(*cells)
+        console.print(table)
+        for record in failures:
+            console.print(f"[red]job {record['job']} failed:[/red] {escape(record.get('error', 'no record'))}")
+            console.print(f"  retry: spikelm-run {' '.join(record['overrides'])}", markup=False, soft_wrap=True)
+
+
+def _cells(result: dict[str, Any]) -> list[str]:
+    name, value = next(iter(result["metrics"].items()))
+    rate = result["firing_rate"]
+    return [
+        f"{name} {value:.2f}",
+        "-" if rate is None else f"{rate:.1%}",
+        f"{result['energy_mj']['fp32']:.4f}",
+    ]
+
+
+def _records(folder: Path) -> list[dict[str, Any]]:
+    records = [json.loads(path.read_text()) for path in folder.glob("*/job.json")]
+    return sorted(records, key=lambda record: record["job"])

@@ -1,0 +1,1 @@
+"""Lightning modules and what surrounds a fit."""

@@ -1,0 +1,153 @@
+"""Around a fit: metrics to disk and tracker, a progress bar, and an early stop when numbers go wrong."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import lightning as L
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor, nn
+
+from spikelm.errors import TrainingError
+from spikelm.neurons import Neuron
+from spikelm.training.modules import StageModule
+
+Log = Callable[[int, dict[str, float]], None]
+
+
+class Recorder(L.Callback):
+    """Hands training loss, learning rate and evaluation scores to `log`; keeps the best epoch for best_dev."""
+
+    def __init__(self, log: Log, every: int) -> None:
+        self.record = log
+        self.every = every
+
+    def on_train_batch_end(self, trainer: L.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        step = trainer.global_step
+        if step % self.every == 0 or step == module.total:
+            rate = trainer.optimizers[0].param_groups[0]["lr"]
+            self.record(step, {"train/loss": float(outputs["loss"]), "train/lr": rate})
+
+    def on_validation_end(self, trainer: L.Trainer, module: Any) -> None:
+        self.record(trainer.global_step, {f"dev/{name}": value for name, value in module.scores.items()})
+
+
+class BestDev(L.Callback):
+    """Keeps the weights of the best evaluation by the headline metric (select=best_dev)."""
+
+    def __init__(self, metric: str, smaller_is_better: bool = False) -> None:
+        self.metric = metric
+        self.sign = -1 if smaller_is_better else 1
+        self.best = -math.inf
+        self.step = 0
+        self.scores: dict[str, float] = {}
+        self.weights: dict[str, Tensor] = {}
+
+    def on_validation_end(self, trainer: L.Trainer, module: Any) -> None:
+        value = self.sign * module.scores[self.metric]
+        if value > self.best:
+            self.best, self.step, self.scores = value, trainer.global_step, dict(module.scores)
+            self.weights = {name: tensor.detach().clone() for name, tensor in module.model.state_dict().items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "step": self.step, "scores": self.scores, "weights": self.weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best, self.step = state["best"], state["step"]
+        self.scores, self.weights = state["scores"], state["weights"]
+
+
+class ProgressLine(L.Callback):
+    """A bar on a terminal, a line every tenth of the way elsewhere."""
+
+    def __init__(self, console: Console, title: str, total: int) -> None:
+        self.console = console
+        self.title = title
+        self.total = total
+        self.bar: Progress | None = None
+        self.said = 0
+        self.started = time.monotonic()
+
+    def on_train_start(self, trainer: L.Trainer, module: Any) -> None:
+        self.started, self.first = time.monotonic(), trainer.global_step
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+            self.bar = Progress(
+                *columns, TimeRemainingColumn(), TextColumn("{task.fields[loss]}"), console=self.console
+            )
+            self.task = self.bar.add_task(self.title, total=self.total, completed=self.first, loss="")
+            self.bar.start()
+
+    def on_train_batch_end(self, trainer: L.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        step = trainer.global_step
+        if self.bar is not None:
+            if step % 10 == 0:
+                self.bar.update(self.task, loss=f"loss {float(outputs['loss']):.3f}")
+            self.bar.update(self.task, completed=step)
+        elif step * 10 // self.total > self.said:
+            self.said = step * 10 // self.total
+            pace = (time.monotonic() - self.started) / max(1, step - self.first)
+            loss = float(outputs["loss"])
+            self.console.print(
+                f"{self.title}: step {step}/{self.total}, loss {loss:.3f}, {pace * 1e3:.0f} ms a step, "
+                f"{pace * (self.total - step):.0f} s left",
+                highlight=False,
+            )
+
+    def on_train_end(self, trainer: L.Trainer, module: Any) -> None:
+        self.stop()
+
+    def on_exception(self, trainer: L.Trainer, module: Any, exception: BaseException) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+
+class FiniteLoss(L.Callback):
+    """Stops as soon as the loss is not finite and names the first module whose output is not."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+
+    def on_train_batch_end(self, trainer: L.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        # On a GPU every look waits for the device, so it is taken now and then only.
+        if trainer.global_step % self.every and batch_idx:
+            return
+        if not torch.isfinite(outputs["loss"]):
+            raise TrainingError(
+                f"the loss is {float(outputs['loss'])} at step {trainer.global_step}: {blame(module, batch)}",
+                "lower the learning rate (finetune.lr or pretrain.lr), or set clip=1.0 for the stage",
+            )
+
+
+def blame(module: StageModule, batch: dict[str, Tensor]) -> str:
+    """Where numbers first go wrong: a parameter, or the first module of a forward pass with a bad output."""
+    for name, parameter in module.model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            return f"parameter {name} is not finite"
+    found: list[str] = []
+
+    def watch(child: nn.Module, args: Any, output: Any, name: str) -> None:
+        tensor = output if isinstance(output, Tensor) else next(iter(getattr(output, "values", list)()), None)
+        if not found and isinstance(tensor, Tensor) and not torch.isfinite(tensor).all():
+            found.append(child.site if isinstance(child, Neuron) else name)
+
+    hooks = [
+        child.register_forward_hook(lambda m, a, o, name=name: watch(m, a, o, name))
+        for name, child in module.model.named_modules()
+    ]
+    try:
+        with torch.no_grad():
+            module.training_step(batch, 0)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return f"first seen at {found[0]}" if found else "every module's output is finite again"

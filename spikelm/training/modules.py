@@ -1,0 +1,113 @@
+"""Lightning modules: pretraining (masked language model + next sentence) and GLUE fine-tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from spikelm.data.batches import Batch, step_seed
+from spikelm.data.pretraining import IGNORED
+from spikelm.measure.metrics import compute_metrics, glue_metrics, update_metrics
+from spikelm.schema import StageConfig, TaskConfig
+from spikelm.training.optimization import optimizer_and_schedule
+
+INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+
+
+class StageModule(L.LightningModule):
+    """A model and its stage. Dropout is seeded by step, so a resumed run draws what the whole one drew."""
+
+    model: Any  # transformers' classes, spiking or not
+
+    def __init__(self, model: nn.Module, stage: StageConfig, total: int, seed: int) -> None:
+        super().__init__()
+        self.model = model
+        self.stage = stage
+        self.total = total
+        self.seed = seed
+        self.scores: dict[str, float] = {}  # of the last evaluation
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        torch.manual_seed(step_seed(self.seed, self.global_step, f"dropout {self.global_rank}"))
+
+    def configure_optimizers(self) -> Any:
+        optimizer, schedule = optimizer_and_schedule(self.model, self.stage, self.total)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+class PretrainModule(StageModule):
+    """Loss = cross entropy of the masked tokens + cross entropy of the next sentence, 1:1 (facts section 1)."""
+
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
+        """Both losses and how much was right; the vocabulary's matmul runs on masked positions only."""
+        output = self.model.bert(**{name: batch[name] for name in INPUTS})
+        chosen = batch["labels"] != IGNORED
+        targets = batch["labels"][chosen]
+        words = self.model.cls.predictions(output.last_hidden_state[chosen])
+        order = self.model.cls.seq_relationship(output.pooler_output)
+        return {
+            "mlm_loss": F.cross_entropy(words.float(), targets, reduction="sum") / max(1, targets.numel()),
+            "nsp_loss": F.cross_entropy(order.float(), batch["next_sentence_label"]),
+            "mlm_right": (words.argmax(-1) == targets).sum(),
+            "nsp_right": (order.argmax(-1) == batch["next_sentence_label"]).sum(),
+            "mlm_count": chosen.sum(),
+        }
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        losses = self.losses(batch)
+        return losses["mlm_loss"] + losses["nsp_loss"]
+
+    def on_validation_epoch_start(self) -> None:
+        self._seen: list[dict[str, Tensor]] = []
+
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        rows = torch.tensor(len(batch["input_ids"]), device=self.device)
+        self._seen.append({**self.losses(batch), "rows": rows})
+
+    def on_validation_epoch_end(self) -> None:
+        column = {name: torch.stack([seen[name] for seen in self._seen]).double() for name in self._seen[0]}
+        words, rows = column["mlm_count"].sum(), column["rows"].sum()
+        mlm = float((column["mlm_loss"] * column["mlm_count"]).sum() / words)
+        nsp = float((column["nsp_loss"] * column["rows"]).sum() / rows)
+        self.scores = {
+            "loss": mlm + nsp,
+            "mlm_loss": mlm,
+            "nsp_loss": nsp,
+            "mlm_accuracy": 100 * float(column["mlm_right"].sum() / words),
+            "nsp_accuracy": 100 * float(column["nsp_right"].sum() / rows),
+        }
+
+
+class GlueModule(StageModule):
+    """Cross entropy for classification, mean squared error for regression; one metric set per evaluated split."""
+
+    def __init__(self, model: nn.Module, task: TaskConfig, stage: StageConfig, total: int, seed: int) -> None:
+        super().__init__(model, stage, total, seed)
+        self.task = task
+        labels = 1 if task.kind == "regression" else len(task.labels)
+        self.splits: Mapping[str, str] = task.splits
+        self.metric_sets = nn.ModuleList(glue_metrics(task.metrics, labels) for _ in task.splits)
+
+    def logits(self, batch: Batch) -> Tensor:
+        return self.model(**{name: batch[name] for name in INPUTS}).logits.float()
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        logits = self.logits(batch)
+        if self.task.kind == "regression":
+            return F.mse_loss(logits.squeeze(-1), batch["labels"])
+        return F.cross_entropy(logits, batch["labels"])
+
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        update_metrics(self.metric_sets[dataloader_idx], self.logits(batch), batch["labels"])  # type: ignore[arg-type]
+
+    def on_validation_epoch_end(self) -> None:
+        self.scores = {}
+        for suffix, metrics in zip(self.splits.values(), self.metric_sets, strict=True):
+            found = compute_metrics(metrics)  # type: ignore[arg-type]
+            self.scores |= {f"{name}{suffix}": found[name] for name in self.task.metrics}
+            metrics.reset()  # type: ignore[operator]

@@ -1,0 +1,47 @@
+"""Optimiser and learning-rate schedule of a stage."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+from spikelm.neurons import Neuron
+from spikelm.schema import StageConfig
+
+
+def total_steps(stage: StageConfig, steps_per_epoch: int) -> int:
+    """Optimiser steps of the stage."""
+    return stage.steps if stage.steps is not None else (stage.epochs or 0) * steps_per_epoch
+
+
+def warmup_steps(stage: StageConfig, total: int) -> int:
+    """warmup below 1 is a share of all steps, else a number of steps."""
+    return round(stage.warmup * total) if stage.warmup < 1 else int(stage.warmup)
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
+    """Matrices decay; biases, norms and the parameters of neurons do not."""
+    neurons = {id(p) for module in model.modules() if isinstance(module, Neuron) for p in module.parameters()}
+    decayed: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            (decayed if parameter.dim() > 1 and id(parameter) not in neurons else plain).append(parameter)
+    return [{"params": decayed, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}]
+
+
+def learning_rate(stage: StageConfig, total: int, step: int) -> float:
+    """Share of the peak at a step: linear warm-up, then linear to zero or constant."""
+    warmup = warmup_steps(stage, total)
+    if step < warmup:
+        return step / max(1, warmup)
+    if stage.schedule == "constant":
+        return 1.0
+    return max(0.0, (total - step) / max(1, total - warmup))
+
+
+def optimizer_and_schedule(model: nn.Module, stage: StageConfig, total: int) -> tuple[AdamW, LambdaLR]:
+    """AdamW with torch's defaults (betas 0.9 and 0.999, eps 1e-8) and the stage's schedule."""
+    optimizer = AdamW(parameter_groups(model, stage.weight_decay), lr=stage.lr)
+    return optimizer, LambdaLR(optimizer, lambda step: learning_rate(stage, total, step))

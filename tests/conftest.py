@@ -1,0 +1,22 @@
+"""Shared set-up: no network, no W&B account, one thread, a store of each test's own."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["WANDB_MODE"] = "disabled"
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["OMP_NUM_THREADS"] = "1"
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def runs_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store of this test's own, for in-process and subprocess calls."""
+    monkeypatch.setenv("SPIKELM_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "runs"

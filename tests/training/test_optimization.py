@@ -1,0 +1,49 @@
+"""Schedules against transformers' own, weight decay on matrices only."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
+
+from spikelm.neurons.psn import PSN
+from spikelm.schema import StageConfig
+from spikelm.training.optimization import learning_rate, parameter_groups, total_steps, warmup_steps
+
+
+@pytest.mark.parametrize("schedule", ["linear", "constant"])
+@pytest.mark.parametrize("warmup", [0.0, 0.1, 7.0])
+def test_learning_rate_matches_transformers(schedule: str, warmup: float) -> None:
+    stage = StageConfig(steps=40, lr=1e-3, schedule=schedule, warmup=warmup)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    steps = warmup_steps(stage, 40)
+    theirs = (
+        get_linear_schedule_with_warmup(optimizer, steps, 40)
+        if schedule == "linear"
+        else get_constant_schedule_with_warmup(optimizer, steps)
+    )
+    for step in range(40):
+        assert learning_rate(stage, 40, step) == pytest.approx(theirs.get_last_lr()[0])
+        optimizer.step()
+        theirs.step()
+
+
+def test_the_released_schedule_at_its_golden_points() -> None:
+    released = StageConfig(steps=500_000, lr=2e-4, warmup=5000)
+    assert 2e-4 * learning_rate(released, 500_000, 100_000) == pytest.approx(1.616e-4, rel=1e-3)
+    stepped_by_eight = [learning_rate(released, 500_000, 8 * update) for update in (625, 62_500)]
+    assert stepped_by_eight == [1.0, 0.0]
+
+
+def test_steps_or_epochs() -> None:
+    assert total_steps(StageConfig(steps=7), 10) == 7
+    assert total_steps(StageConfig(epochs=3), 10) == 30
+
+
+def test_only_matrices_outside_neurons_decay() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3), PSN(T=2))
+    decayed, plain = parameter_groups(model, 0.01)
+    assert [tuple(p.shape) for p in decayed["params"]] == [(3, 3)]
+    assert len(plain["params"]) == 1 + 2 + 2
+    assert (decayed["weight_decay"], plain["weight_decay"]) == (0.01, 0.0)
