@@ -40,7 +40,7 @@ NOT_NEGATIVE = (
     *("finetune.weight_decay", "trainer.workers", "backbone.dropout", "backbone.attention_dropout"),
 )
 OPEN = ("neuron", "task.splits")  # mappings whose keys are not the schema's
-POSITIVE = ("k", "pretrain.lr", "finetune.lr")
+POSITIVE = ("k", "pretrain.lr", "finetune.lr", "backbone.init", "backbone.position_init")
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:

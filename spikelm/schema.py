@@ -54,6 +54,8 @@ class BackboneConfig:
     dropout: float = 0.1
     attention_dropout: float = 0.1
     activation: str = "gelu"
+    init: float = 0.02  # standard deviation of weights and word embeddings
+    position_init: float = 0.02  # of position and segment embeddings
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification
 
@@ -25,6 +26,7 @@ def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> Be
         hidden_act=backbone.activation,
         hidden_dropout_prob=backbone.dropout,
         attention_probs_dropout_prob=backbone.attention_dropout,
+        initializer_range=backbone.init,
         pad_token_id=0,
         num_labels=num_labels,  # type: ignore[call-arg]
     )
@@ -38,6 +40,10 @@ def neuron_spec(config: Config) -> dict[str, Any]:
 def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
     """A randomly initialised BERT with MLM and NSP heads."""
     model = BertForPreTraining(bert_config(config.backbone, vocab))
+    with torch.no_grad():
+        embeddings = model.bert.embeddings
+        for table in (embeddings.position_embeddings, embeddings.token_type_embeddings):
+            table.weight.mul_(config.backbone.position_init / config.backbone.init)
     return spikify(model, neuron_spec(config), config.time_steps) if config.spiking else model
 
 

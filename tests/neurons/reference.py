@@ -83,9 +83,7 @@ def _membrane(x: Tensor, alpha: Tensor, t: int, **rule: object) -> Tensor:
     return m
 
 
-def lif(
-    x: Tensor, beta: float = 0.25, theta: float = 1.0, fire: str = "threshold", memory: bool = True
-) -> Tensor:
+def lif(x: Tensor, beta: float = 0.25, theta: float = 1.0, fire: str = "threshold", memory: bool = True) -> Tensor:
     """Integrate and fire with the clip surrogate, s = 1 where the membrane reaches theta."""
     spikes = []
     v = torch.zeros_like(x[0])

@@ -9,7 +9,7 @@ from typing import Any
 from spikelm.data.microworld.documents import document
 from spikelm.data.microworld.splits import MAKERS, make_rows
 
-VERSION: int = 1
+VERSION: int = 2
 TASKS: tuple[str, ...] = tuple(MAKERS)
 
 _TRAIN = {
@@ -17,9 +17,9 @@ _TRAIN = {
     "sst2": 10000,
     "mrpc": 4000,
     "stsb": 6000,
-    "qqp": 10000,
-    "mnli": 10000,
-    "qnli": 10000,
+    "qqp": 20000,
+    "mnli": 20000,
+    "qnli": 20000,
     "rte": 3000,
 }
 

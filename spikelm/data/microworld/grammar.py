@@ -73,7 +73,7 @@ def gap(rng: random.Random, genre: Genre) -> Pair:
     giver, taker = rng.sample(genre.people, 2)
     verb = VERBS[rng.choice(genre.verbs["transfer"])].past
     colour = rng.choice(COLOURS)
-    short, full = f"{giver} {verb} to {taker}", f"{giver} {verb} the {extra} to {taker}"
+    short, full = f"{giver} {verb} to {taker}", f"{giver} {verb} the {rng.choice(COLOURS)} {extra} to {taker}"
     relative = f"the {thing} that {{}} was {colour} ."
     return _either_way(rng, f"{full} .", f"{short} .", relative.format(short), relative.format(full))
 
@@ -185,7 +185,7 @@ RULES: tuple[Callable[[random.Random, Genre], Pair], ...] = (
     determiner,
 )
 # The last rules are the ones that neighbouring words give away, so they are rare.
-WEIGHTS: tuple[int, ...] = (8, 5, 5, 5, 5, 4, 4, 5, 4, 5, 2, 2, 1)
+WEIGHTS: tuple[int, ...] = (8, 5, 5, 5, 5, 4, 4, 5, 4, 5, 1, 1, 1)
 
 
 def minimal_pair(rng: random.Random, genre: Genre) -> Pair:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 
 from spikelm.data.microworld.lexicon import KIND_OF, Genre
-from spikelm.data.microworld.sentences import statement, wh_question
+from spikelm.data.microworld.sentences import any_form, statement, wh_question
 from spikelm.data.microworld.world import (
     CONTRADICTION,
     CORE,
@@ -26,6 +26,13 @@ from spikelm.data.microworld.world import (
 )
 
 Belongs = Callable[[str], bool]
+
+# What makes the tasks easy or hard: how often a claim or question keeps the construction of the text, how often a
+# claim is denied, how often a false one swaps its participants, and how often it is false in 1, 2, 3 slots.
+_SAME_FORM = 0.5
+_NEGATED = 0.1
+_SWAPPED = 0.15
+_CHANGES = (4, 3, 3)
 
 
 def scene_fact(rng: random.Random, genre: Genre, belongs: Belongs) -> Fact:
@@ -43,14 +50,23 @@ def other_verb(rng: random.Random, genre: Genre, fact: Fact, avoid: str = "") ->
 
 
 def clash(rng: random.Random, genre: Genre, fact: Fact, told: tuple[str, ...]) -> Fact:
-    """The fact with one told slot made false, or with its participants swapped."""
-    choices = [*CORE[fact.frame], *told]
-    if fact.partner and fact.agent:
-        choices += ["swap", "swap"]
-    slot = rng.choice(choices)
-    if slot == "swap":
+    """The fact with one to three told slots made false, or with its participants swapped."""
+    slots = [*CORE[fact.frame], *told]
+    if fact.partner and rng.random() < _SWAPPED:
         return fact.swapped()
-    return fact.change(slot, other_value(rng, genre, fact, slot))
+    (changes,) = rng.choices((1, 2, 3), _CHANGES)
+    for slot in rng.sample(slots, min(changes, len(slots))):
+        fact = fact.change(slot, other_value(rng, genre, fact, slot))
+    return fact
+
+
+def unrelated(rng: random.Random, genre: Genre, fact: Fact, avoid: str = "") -> Fact:
+    """Another event of the same frame, now and then with none of the participants."""
+    other = other_verb(rng, genre, fact, avoid)
+    if rng.random() < 0.2:
+        for slot in CORE[fact.frame]:
+            other = other.change(slot, other_value(rng, genre, other, slot))
+    return other
 
 
 def _levels(rng: random.Random, verdict: int) -> tuple[bool, bool]:
@@ -70,9 +86,9 @@ def _generic(fact: Fact) -> Fact:
 def known_and_claim(rng: random.Random, genre: Genre, fact: Fact, verdict: int, avoid: str) -> tuple[Fact, Fact]:
     """A told fact and a positive claim about it that the told fact decides as the verdict says."""
     options = OPTIONAL[fact.frame]
-    hidden = rng.choice(options) if options else ""
+    hidden = rng.choice(options)
     told = tuple(slot for slot in options if slot != hidden)
-    detail: tuple[str, ...] = (rng.choice(told),) if told and rng.random() < 0.65 else ()
+    detail: tuple[str, ...] = (rng.choice(told),) if rng.random() < 0.65 else ()
     up, claim_up = _levels(rng, verdict) if fact.theme else (False, False)
     claim = fact
     if verdict == CONTRADICTION:
@@ -81,7 +97,7 @@ def known_and_claim(rng: random.Random, genre: Genre, fact: Fact, verdict: int, 
         if detail and rng.random() < 0.7:
             detail = (hidden,)
         else:
-            claim = other_verb(rng, genre, fact, avoid)
+            claim = unrelated(rng, genre, fact, avoid)
     known = _generic(fact) if up else fact
     claim = _generic(claim) if claim_up else claim
     return known.only(told), claim.only(detail)
@@ -91,27 +107,36 @@ def inference_pair(rng: random.Random, genre: Genre, belongs: Belongs, label: in
     """Premise and hypothesis with the label, the premise telling a second fact with probability company."""
     fact = scene_fact(rng, genre, belongs)
     extra = second_fact(rng, genre, fact) if rng.random() < company else None
-    negated = rng.random() < 0.25
+    negated = rng.random() < _NEGATED
     verdict = CONTRADICTION - label if negated else label
     while True:
         known, claim = known_and_claim(rng, genre, fact, verdict, extra.verb if extra else "")
         if judge(known, claim, negated) == label:
             break
-    texts = [statement(rng, known)]
+    form = any_form(rng, known)
+    texts = [statement(rng, known, form=form)]
     if extra:
         texts.append(statement(rng, extra.only(())))
         rng.shuffle(texts)
     link = rng.choice((" and ", " . ", " , while "))
-    return f"{link.join(texts)} .", f"{statement(rng, claim, negated)} ."
+    claimed = statement(rng, claim, negated, form if rng.random() < _SAME_FORM else None)
+    return f"{link.join(texts)} .", f"{claimed} ."
+
+
+def told_by_question(fact: Fact, slot: str) -> Fact:
+    """What a question for the slot tells of the fact: for a thing not its colour, for a count not its number."""
+    if slot == "theme":
+        fact, slot = fact.change("colour", None), "number" if fact.frame == "count" else "theme"
+    return fact.change(slot, None) if slot else fact
 
 
 def question_pair(rng: random.Random, genre: Genre, belongs: Belongs, answered: bool) -> tuple[str, str]:
     """A question and a sentence that does, or does not, answer it."""
     fact = scene_fact(rng, genre, belongs)
-    adjuncts = tuple(slot for slot in ("place", "time") if slot in OPTIONAL[fact.frame])
+    adjuncts = ("place", "time")
     core = tuple(slot for slot in CORE[fact.frame] if slot != "number")
     slot = rng.choice(core + adjuncts)
-    shown = slot if slot in adjuncts else rng.choice(adjuncts) if adjuncts else ""
+    shown = slot if slot in adjuncts else rng.choice(adjuncts)
     colour = ("colour",) if "colour" in OPTIONAL[fact.frame] and rng.random() < 0.4 else ()
     generic = bool(fact.theme) and slot != "theme" and rng.random() < 0.2
     asked = fact.only(colour)
@@ -120,13 +145,15 @@ def question_pair(rng: random.Random, genre: Genre, belongs: Belongs, answered: 
             shown = adjuncts[1 - adjuncts.index(slot)]
         else:
             asked = _unanswered(rng, genre, asked, slot, colour)
-    question = wh_question(rng, _generic(asked) if generic else asked, slot)
-    return question, f"{statement(rng, fact.only((*colour, shown)))} ."
+    form = any_form(rng, fact)
+    same = form if rng.random() < _SAME_FORM else None
+    question = wh_question(rng, _generic(asked) if generic else asked, slot, same)
+    return question, f"{statement(rng, fact.only((*colour, shown)), form=form)} ."
 
 
 def _unanswered(rng: random.Random, genre: Genre, fact: Fact, slot: str, told: tuple[str, ...]) -> Fact:
     """A fact that a text about another one leaves the question for the slot open on."""
     while True:
-        asked = other_verb(rng, genre, fact) if rng.random() < 0.25 else clash(rng, genre, fact, told)
-        if judge(fact.change(slot, None), asked.change(slot, None)) != ENTAILMENT:
+        asked = unrelated(rng, genre, fact) if rng.random() < 0.3 else clash(rng, genre, fact, told)
+        if judge(told_by_question(fact, slot), told_by_question(asked, slot)) != ENTAILMENT:
             return asked

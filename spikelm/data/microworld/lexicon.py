@@ -86,13 +86,13 @@ INVERSE: dict[str, str] = {
     "above": "below",
     "behind": "in front of",
     "to the left of": "to the right of",
-    "taller": "shorter",
-    "older": "younger",
     "faster": "slower",
     "stronger": "weaker",
+    "happier": "sadder",
+    "louder": "quieter",
 }
 NUMBERS: tuple[str, ...] = ("two", "three", "four", "five", "six")
-COLOURS: tuple[str, ...] = ("red", "blue", "green", "white", "black", "yellow", "brown", "pink")
+COLOURS: tuple[str, ...] = ("red", "blue", "green", "white", "black", "yellow")
 
 
 @dataclass(frozen=True)
@@ -122,19 +122,19 @@ class Genre:
 _SHARED_VERBS: dict[str, tuple[str, ...]] = {
     "transfer": ("give", "sell", "lend", "send"),
     "spatial": ("above", "behind", "to the left of"),
-    "compare": ("taller", "older", "faster", "stronger"),
+    "compare": ("faster", "stronger", "happier", "louder"),
     "count": ("have", "want", "lose"),
 }
 
 HOME = Genre(
     name="home",
-    men=("tom", "bob", "sam", "ben", "max", "leo", "paul"),
-    women=("anna", "mary", "lucy", "emma", "nina", "kate", "rosa"),
+    men=("tom", "bob", "sam", "max", "leo", "ben"),
+    women=("anna", "mary", "lucy", "emma", "kate", "rosa"),
     kinds={
-        "toy": ("ball", "doll", "kite", "puzzle"),
-        "fruit": ("apple", "pear", "plum", "lemon"),
-        "garment": ("coat", "hat", "jacket", "shirt"),
-        "instrument": ("drum", "flute", "violin", "guitar"),
+        "toy": ("ball", "doll", "kite"),
+        "fruit": ("apple", "pear", "plum"),
+        "garment": ("coat", "hat", "shirt"),
+        "instrument": ("drum", "flute", "violin"),
     },
     places=(
         "in the kitchen",
@@ -156,13 +156,13 @@ HOME = Genre(
 
 AWAY = Genre(
     name="away",
-    men=("omar", "ivan", "hugo", "carl", "felix", "marco", "ravi"),
-    women=("lena", "sara", "mia", "olga", "dora", "ella", "zoe"),
+    men=("omar", "ivan", "hugo", "carl", "felix", "marco"),
+    women=("lena", "sara", "mia", "olga", "zoe", "ella"),
     kinds={
-        "animal": ("goat", "hen", "duck", "horse"),
-        "flower": ("rose", "tulip", "orchid", "violet"),
-        "vehicle": ("bike", "cart", "boat", "truck"),
-        "jewel": ("ring", "crown", "necklace", "bracelet"),
+        "animal": ("goat", "hen", "duck"),
+        "flower": ("rose", "tulip", "orchid"),
+        "vehicle": ("bike", "cart", "boat"),
+        "jewel": ("ring", "crown", "necklace"),
     },
     places=(
         "at the market",

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import random
 
-from spikelm.data.microworld.inference import Belongs, clash, other_verb, scene_fact
+from spikelm.data.microworld.inference import (
+    Belongs,
+    clash,
+    other_verb,
+    scene_fact,
+    told_by_question,
+    unrelated,
+)
 from spikelm.data.microworld.lexicon import KIND_OF, Genre
 from spikelm.data.microworld.sentences import distinct_forms, statement, wh_question, yes_no_question
 from spikelm.data.microworld.world import CORE, OPTIONAL, Fact, other_value
@@ -24,7 +31,7 @@ def _paraphrasable(rng: random.Random, genre: Genre, belongs: Belongs) -> Fact:
 
 
 def _near_miss(rng: random.Random, genre: Genre, fact: Fact, told: tuple[str, ...]) -> Fact:
-    return other_verb(rng, genre, fact) if rng.random() < 0.15 else clash(rng, genre, fact, told)
+    return unrelated(rng, genre, fact) if rng.random() < 0.25 else clash(rng, genre, fact, told)
 
 
 def paraphrase_pair(rng: random.Random, genre: Genre, belongs: Belongs, same: bool) -> tuple[str, str]:
@@ -48,12 +55,12 @@ def duplicate_pair(rng: random.Random, genre: Genre, belongs: Belongs, same: boo
             slots = [name for name in CORE[fact.frame] + OPTIONAL[fact.frame] if name not in hidden]
             slot = rng.choice(slots)
         # The scene of a question is what it tells: the answer is not part of it.
-        if belongs(_told_of(fact, slot).key()):
+        if belongs(told_by_question(fact, slot).key()):
             break
     first, second = rng.sample(distinct_forms(fact), 2)
     other = fact if same else _near_miss(rng, genre, fact, told)
     asked = slot
-    while slot and not same and (asked, _told_of(other, slot)) == (slot, _told_of(fact, slot)):
+    while slot and not same and (asked, told_by_question(other, slot)) == (slot, told_by_question(fact, slot)):
         if rng.random() < 0.3:
             asked = rng.choice(slots)
         else:
@@ -61,15 +68,8 @@ def duplicate_pair(rng: random.Random, genre: Genre, belongs: Belongs, same: boo
     return _question(rng, fact.only(told), slot, first), _question(rng, other.only(told), asked, second)
 
 
-def _told_of(fact: Fact, slot: str) -> Fact:
-    """What a question for the slot tells of the fact; a count is asked for by its number."""
-    if slot == "theme" and fact.frame == "count":
-        slot = "number"
-    return fact.change(slot, None) if slot else fact
-
-
 def _question(rng: random.Random, fact: Fact, slot: str, form: int) -> str:
-    return wh_question(rng, _told_of(fact, slot), slot, form) if slot else yes_no_question(rng, fact, form)
+    return wh_question(rng, told_by_question(fact, slot), slot, form) if slot else yes_no_question(rng, fact, form)
 
 
 def similarity(first: Fact, second: Fact) -> float:

@@ -26,7 +26,7 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "social": ("place", "time"),
     "handle": ("colour", "place", "time"),
     "spatial": ("place", "time"),
-    "compare": (),
+    "compare": ("place", "time"),
     "order": ("place", "time"),
     "count": ("colour", "place", "time"),
 }

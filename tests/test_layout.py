@@ -1,0 +1,73 @@
+"""What adding costs, kept true: a task, neuron or system is its own file and no registry names it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from spikelm.schema import config_dir
+
+PROJECT = Path(__file__).resolve().parents[1]
+SOURCES = [path for path in (PROJECT / "spikelm").rglob("*.py") if "conf" not in path.parts]
+
+
+def test_a_new_neuron_is_one_python_file_and_one_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from spikelm.check import check_neuron
+    from spikelm.neurons import allow_neurons_from, build_neuron
+
+    (tmp_path / "myneurons.py").write_text(
+        "from spikelm.neurons import Neuron\n"
+        "class Half(Neuron):\n"
+        "    def __init__(self, T, memory=True, level=0.5):\n"
+        "        super().__init__(T, memory)\n"
+        "        self.level = level\n"
+        "    def forward(self, x):\n"
+        "        return (x > self.level).to(x.dtype)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = {"_target_": "myneurons.Half", "level": 0.5, "valid": {"level": "number"}, "name": "half"}
+    check_neuron(spec)
+    allow_neurons_from("myneurons")
+    neuron = build_neuron({"_target_": spec["_target_"], "level": 0.5, "T": 2})
+    assert neuron(torch.tensor([[0.2], [0.7]])).tolist() == [[0.0], [1.0]]
+
+
+def test_neurons_outside_the_allowed_packages_are_refused() -> None:
+    from spikelm.errors import ConfigError
+    from spikelm.neurons import build_neuron
+
+    with pytest.raises(ConfigError, match="allowed packages"):
+        build_neuron({"_target_": "os.system"})
+
+
+def test_no_source_names_a_single_task_or_neuron_preset() -> None:
+    presets = [path.stem for path in (config_dir() / "neuron").glob("*_*.yaml") if path.stem != "lif_atan"]
+    for path in SOURCES:
+        text = path.read_text()
+        for preset in presets:
+            assert not re.search(rf"\b{preset}\b", text), f"{path.name} names {preset}"
+
+
+def test_every_neuron_yaml_says_what_is_valid() -> None:
+    for path in (config_dir() / "neuron").glob("*.yaml"):
+        raw = yaml.safe_load(path.read_text())
+        assert raw["name"] == path.stem
+        if "_target_" in raw:
+            arguments = set(raw) - {"name", "_target_", "T", "valid"}
+            assert arguments <= set(raw["valid"]), path.name
+
+
+def test_nothing_in_the_hot_path_waits_for_a_device() -> None:
+    for folder in ("neurons", "spiking"):
+        for path in (PROJECT / "spikelm" / folder).glob("*.py"):
+            assert not re.search(r"\.item\(\)|\.cuda\(", path.read_text()), path.name
+
+
+def test_files_stay_small() -> None:
+    long = {path.name: n for path in SOURCES if (n := len(path.read_text().splitlines())) > 260}
+    assert not long
