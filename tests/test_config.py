@@ -122,7 +122,7 @@ def test_identity_ignores_what_cannot_change_a_result() -> None:
 def test_identity_sees_what_can() -> None:
     changes = [
         *("k=3", "T=4", "seed=1", "neuron=lif", "task=glue/rte", "finetune.lr=1e-4", "pretrain.steps=3"),
-        *("backbone.layers=2", "source.seed=1", "source.documents=100", "select=best_dev", "pretrain.seed=1"),
+        *("backbone.layers=4", "source.seed=1", "source.documents=100", "select=best_dev", "pretrain.seed=1"),
         *("trainer.precision=bf16-mixed", "measure.samples=8", "neuron.fire=paper", "neuron.reset=paper"),
     ]
     assert len({of(), *(of(change) for change in changes)}) == len(changes) + 1
