@@ -120,6 +120,8 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"backbone.hidden={config.backbone.hidden} is not a multiple of backbone.heads={config.backbone.heads}"
         )
+    if config.trainer.devices != 1:
+        raise ConfigError(f"trainer.devices={config.trainer.devices}: a run trains on one device for now")
     _check_stage("pretrain", config.pretrain, config.backbone.positions)
     if config.task.kind != "pretrain":
         _check_stage("finetune", config.finetune, config.backbone.positions)

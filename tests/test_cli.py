@@ -96,3 +96,15 @@ def test_unknown_runs_and_tables_are_named(runs_dir: Path) -> None:
     table = call("report", "table", "8")
     assert table.returncode == 2
     assert "tables that can" in table.stderr
+
+
+def test_parallel_jobs_have_a_wandb_run_each(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    launcher = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    done = call("run", "-m", *launcher, "scale=smoke", "task=pretrain", "neuron=ann,lif")
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 jobs finished" in done.stdout
+    results = [json.loads(path.read_text()) for path in runs_dir.glob("pretrain/*/result.json")]
+    tracked = {path.name.rpartition("-")[2] for path in runs_dir.glob("pretrain/*/wandb/offline-run-*")}
+    assert len(results) == 2
+    assert tracked == {result["run_id"] for result in results}

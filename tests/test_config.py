@@ -74,6 +74,7 @@ MISTAKES = [
     (["finetune.epochs=3"], "not both"),
     (["pretrain.max_length=65"], "backbone.positions=64"),
     (["backbone.heads=7"], "multiple"),
+    (["trainer.devices=2"], "one device"),
     (["foo"], "not an override"),
     (["task=["], "not an override"),
     (["T=1,4"], "-m"),
