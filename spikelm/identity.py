@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from spikelm.data import microworld
+from spikelm.data.fingerprint import source_identity
 from spikelm.records import run_id
 from spikelm.schema import Config, StageConfig, TaskConfig, config_dir
 
+#: fields of a task that say how to read it: what is read is in the hash of its content
+READING = ("hub", "paper_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken")
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 
@@ -27,6 +31,8 @@ def identity(config: Config) -> dict[str, Any]:
     source = {key: value for key, value in asdict(config.source).items() if value is not None}
     if config.source.name == "embedded":
         source["version"] = microworld.VERSION
+    elif config.source.name == "local":
+        source = source_identity(config.task, config.source, Path(config.runs_dir) / ".cache")
     found: dict[str, Any] = {
         "format": FORMAT,
         "task": {"name": config.task.name},
@@ -39,7 +45,7 @@ def identity(config: Config) -> dict[str, Any]:
     if config.task.kind == "pretrain":
         size = {key: value for key, value in asdict(config.backbone).items() if key != "name"}
         return {**found, "backbone": size, "stage": _stage(config.pretrain)}
-    task = {key: value for key, value in asdict(config.task).items() if key not in ("hub", "paper_epochs")}
+    task = {key: value for key, value in asdict(config.task).items() if key not in READING}
     pretrained = run_id(identity(pretraining_of(config)))
     found |= {
         "task": task,
