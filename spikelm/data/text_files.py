@@ -57,11 +57,15 @@ def text_files(root: Path) -> dict[str, list[Path]]:
 def local_documents(files: dict[str, list[Path]], limit: int) -> dict[str, list[list[str]]]:
     """At most `limit` documents to train on, and the held-out ones: of their own file, else the last twentieth."""
     found = {split: [document for path in paths for document in read_documents(path)] for split, paths in files.items()}
-    train = found["train"][:limit]
-    if "validation" in found:
-        return {"train": train, "validation": found["validation"]}
-    cut = max(1, len(train) // 20)
-    return {"train": train[:-cut], "validation": train[-cut:]}
+    train, held_out = found["train"][:limit], found.get("validation")
+    if held_out is None:
+        cut = max(2, len(train) // 20)
+        train, held_out = train[:-cut], train[-cut:]
+    for split, documents in (("train", train), ("validation", held_out)):
+        if len(documents) < 2:  # the next sentence of a pair is, half of the time, another document's
+            path = files.get(split, files["train"])[0]
+            raise DataError(f"{path}: {len(documents)} documents for {split}, expected at least 2")
+    return {"train": train, "validation": held_out}
 
 
 def read_documents(path: Path) -> list[list[str]]:
