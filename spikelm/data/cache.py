@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -73,11 +73,14 @@ def _arrays(folder: Path, make: Callable[[], Arrays]) -> Arrays:
 
 def _write(folder: Path, arrays: Arrays) -> None:
     with disk_errors(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+        temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+        temporary.mkdir(parents=True, exist_ok=True)
         try:
             for name, array in arrays.items():
-                np.save(temporary / f"{name}.npy", array)
+                with open(temporary / f"{name}.npy", "wb") as file:
+                    np.save(file, array)
+                    file.flush()
+                    os.fsync(file.fileno())  # a folder that is there is whole, even after a power cut
             try:
                 temporary.rename(folder)
             except OSError:

@@ -135,6 +135,14 @@ def test_parquet_shards_are_read_in_order_and_must_be_complete(tmp_path: Path) -
         load(tmp_path)
 
 
+def test_a_parquet_file_without_a_column_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rte").mkdir()
+    for name in ("train", "dev"):
+        write_as("parquet", tmp_path / "rte" / f"{name}.parquet", [{"sentence1": "a", "label": 0}])
+    with pytest.raises(DataError, match=r"train\.parquet: no column 'sentence2'; the columns are 'sentence1', 'label'"):
+        load(tmp_path)
+
+
 def test_limits_cut_after_the_count_is_compared(tmp_path: Path) -> None:
     write(tmp_path, ["sentence1\tsentence2\tlabel", *["a\tb\t0"] * 5])
     text = load(tmp_path, "rte", "source.train_rows=2")
