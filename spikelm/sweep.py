@@ -50,6 +50,8 @@ class SweepSummary(Callback):
 
         records = _records(Path(config.hydra.sweep.dir))
         failures[:] = [record for record in records if record["status"] != "finished"]
+        if not records:  # a dry run leaves none
+            return
         console = Console()
         common = set.intersection(*(set(record["overrides"]) for record in records)) if len(records) > 1 else set()
         table = Table(
