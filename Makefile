@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SCALE ?= mini
 SOURCE ?= embedded
+SEEDS ?= 42
 QUICK ?=
 export HF_HUB_OFFLINE ?= 1
 export WANDB_MODE ?= offline
@@ -44,11 +45,11 @@ bench: $(READY) ## speed and memory as ratios (QUICK=1 for the short form)
 	$(BIN)/python -m benchmarks.neuron $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.step $(if $(QUICK),--quick)
 
-reproduce-table%: $(READY) ## run what a table of the paper needs and print it (SCALE=smoke|mini|paper)
-	$(BIN)/spikelm-report reproduce $* --scale $(SCALE) --source $(SOURCE)
+reproduce-table%: $(READY) ## run what a table of the paper needs and print it (SCALE=smoke|mini|paper SEEDS=1,2,3)
+	$(BIN)/spikelm-report reproduce $* --scale $(SCALE) --source $(SOURCE) --seeds $(SEEDS)
 
 reproduce-all: $(READY) ## every table that can be run at this SCALE
-	$(BIN)/spikelm-report reproduce all --scale $(SCALE) --source $(SOURCE)
+	$(BIN)/spikelm-report reproduce all --scale $(SCALE) --source $(SOURCE) --seeds $(SEEDS)
 
 report: $(READY) ## what is in the store
 	$(BIN)/spikelm-report

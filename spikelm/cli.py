@@ -57,7 +57,13 @@ def job(cfg: DictConfig) -> None:
     from spikelm.experiment import run_and_show
 
     config = typed(cfg)
-    if HydraConfig.get().mode == RunMode.RUN:
+    if config.dry_run:
+        from rich.console import Console
+
+        from spikelm.plan import show_plan
+
+        show_plan(config, Console())
+    elif HydraConfig.get().mode == RunMode.RUN:
         _guard(lambda: run_and_show(config))  # here, because Hydra would print a traceback of its own
     else:
         sweep.run_job(config, run_and_show)

@@ -62,6 +62,7 @@ Root keys
   seed=42        of this run
   select=last    which epoch is reported: last or best_dev
   force=false    true runs a finished run again
+  dry_run=false  true says what would be done (size, work, memory, energy, prerequisites) and stops
   runs_dir=...   where runs go (SPIKELM_RUNS sets it too); now {runs}
 
 Tables and lists of runs: spikelm-report. Energy term by term: spikelm-energy. Hydra's own flags: --hydra-help."""

@@ -144,6 +144,7 @@ class Config:
     seed: int = 42
     select: str = "last"  # last | best_dev
     force: bool = False
+    dry_run: bool = False  # say what would be done, and stop
     runs_dir: str = field(default_factory=default_runs_dir)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -49,12 +50,20 @@ class SweepSummary(Callback):
 
         records = _records(Path(config.hydra.sweep.dir))
         failures[:] = [record for record in records if record["status"] != "finished"]
+        if not records:  # a dry run leaves none
+            return
         console = Console()
-        table = Table(title=f"sweep: {len(records) - len(failures)} of {len(records)} jobs finished")
+        common = set.intersection(*(set(record["overrides"]) for record in records)) if len(records) > 1 else set()
+        table = Table(
+            title=f"sweep: {len(records) - len(failures)} of {len(records)} jobs finished",
+            caption=escape(f"all with {' '.join(o for o in records[0]['overrides'] if o in common)}")
+            if common
+            else None,
+        )
         for column in ("job", "overrides", "score", "firing rate", "energy mJ"):
             table.add_column(column, justify="left" if column == "overrides" else "right")
         for record in records:
-            cells = [str(record["job"]), escape(" ".join(record["overrides"]))]
+            cells = [str(record["job"]), escape(" ".join(o for o in record["overrides"] if o not in common))]
             if record["status"] == "finished":
                 cells += _cells(record["result"])
             else:
@@ -63,7 +72,7 @@ class SweepSummary(Callback):
         console.print(table)
         for record in failures:
             console.print(f"[red]job {record['job']} failed:[/red] {escape(record.get('error', 'no record'))}")
-            console.print(f"  retry: spikelm-run {' '.join(record['overrides'])}", markup=False, soft_wrap=True)
+            console.print(f"  retry: {shlex.join(['spikelm-run', *record['overrides']])}", markup=False, soft_wrap=True)
 
 
 def _cells(result: dict[str, Any]) -> list[str]:

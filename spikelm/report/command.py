@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from spikelm.errors import ConfigError
 from spikelm.report.tables import TABLES, load_table
 from spikelm.schema import default_runs_dir
 
@@ -22,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
         command.add_argument("id", help=f"number of the table ({', '.join(map(str, TABLES))}), or all")
         command.add_argument("--scale", default="mini")
         command.add_argument("--source", default="embedded")
-        command.add_argument("--seed", type=int, default=42)
+        command.add_argument("--seeds", default="42", help="comma-separated; several give mean ± standard deviation")
     reproduce.add_argument("--launcher", default="", help="basic (default) or joblib")
     for command in (runs, table, reproduce):
         command.add_argument("--runs-dir", default=default_runs_dir())
@@ -34,7 +35,8 @@ def main(argv: Sequence[str]) -> int:
         list_runs(root)
         return 0
     tables = [load_table(id) for id in (TABLES if args.id == "all" else [args.id])]
-    options = [f"scale={args.scale}", f"source={args.source}", f"seed={args.seed}", f"runs_dir={root}"]
+    options = [f"scale={args.scale}", f"source={args.source}", f"runs_dir={root}"]
+    seeds = _seeds(args.seeds)
     from spikelm.report.render import render_table
 
     code = 0
@@ -42,6 +44,13 @@ def main(argv: Sequence[str]) -> int:
         if args.command == "reproduce":
             from spikelm.report.reproduce import reproduce_table
 
-            code = max(code, reproduce_table(found, options, args.launcher))
-        render_table(found, options, root)
+            code = max(code, reproduce_table(found, options, seeds, args.launcher))
+        render_table(found, options, seeds, root)
     return code
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(seed) for seed in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--seeds {text} is not a list of whole numbers", "--seeds 1,2,3") from None

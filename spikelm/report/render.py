@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,15 @@ from spikelm.report.tables import GLUE, PaperTable, Row
 HEADINGS = {"energy_fp32": "mJ fp32", "energy_fp16": "mJ fp16", "firing": "firing %", "T": "T", "avg": "avg"}
 
 
-def render_table(table: PaperTable, options: Sequence[str], root: Path) -> Path:
+def render_table(table: PaperTable, options: Sequence[str], seeds: Sequence[int], root: Path) -> Path:
     """Print the table and write its Markdown; every number of ours carries scale and source in the title."""
-    rows = [(row, our_row(table, row, options)) for row in table.rows]
-    title = f"Table {table.id}: {table.title}. Ours at {', '.join(options[:3])}; the paper's in brackets"
-    cells = [[row.name, *(_cell(ours.get(c), row.paper[c], c) for c in table.columns)] for row, ours in rows]
+    rows = [(row, [our_row(table, row, [*options, f"seed={seed}"]) for seed in seeds]) for row in table.rows]
+    made = f"{', '.join(options[:2])}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    title = f"Table {table.id}: {table.title}. Ours at {made}; the paper's in brackets"
+    cells = [
+        [row.name, *(_cell([found[c] for found in ours if c in found], row.paper[c], c) for c in table.columns)]
+        for row, ours in rows
+    ]
     headings = ["system", *(HEADINGS.get(column, column.replace("_", "-")) for column in table.columns)]
     shown = Table(title=title, title_justify="left")
     for heading in headings:
@@ -73,9 +78,13 @@ def _result(system: str, task: str, options: Sequence[str]) -> dict[str, Any] | 
     return open_run(config).result()
 
 
-def _cell(ours: float | None, paper: Any, column: str) -> str:
-    digits = 0 if column == "T" else 4 if column.startswith("energy") and ours is not None and ours < 1 else 1
-    left = "" if ours is None else f"{ours:.{digits}f}"
+def _cell(ours: Sequence[float], paper: Any, column: str) -> str:
+    """Ours (mean ± standard deviation over the seeds there are) and the paper's in brackets."""
+    mean = statistics.fmean(ours) if ours else 0.0
+    digits = 0 if column == "T" else 4 if column.startswith("energy") and mean < 1 else 1
+    left = f"{mean:.{digits}f}" if ours else ""
+    if len(set(ours)) > 1:
+        left += f"±{statistics.stdev(ours):.{digits}f}"
     return f"{left} ({'–' if paper is None else paper})"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import yaml
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -18,7 +20,9 @@ def list_runs(root: Path) -> None:
     if not runs:
         console.print(f"no runs in {root} yet; the first one: spikelm-run", soft_wrap=True)
         return
-    table = Table(title=f"{len(runs)} runs in {root}", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    table = Table(
+        title=f"{len(runs)} runs in {root}", title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False
+    )
     for column in ("run", "task", "system", "data", "score or state"):
         table.add_column(column, overflow="fold", no_wrap=column in ("run", "task"))
     for column in ("firing", "mJ fp32", "s"):
@@ -30,21 +34,35 @@ def list_runs(root: Path) -> None:
 
 def _cells(run: Run) -> list[str]:
     result = run.result()
-    task = run.directory.parent.name.replace("glue-", "glue/")
+    config = result["config"] if result else _saved_config(run)
+    first = [run.id[:8], run.directory.parent.name.replace("glue-", "glue/"), *_what(config)]
     if result is None:
-        return [run.id[:8], task, run.directory.name.rpartition("-")[0], "", run.state, "", "", ""]
-    config = result["config"]
-    neuron = config["neuron"]
-    settings = [f"{key}={neuron[key]:g}" for key in ("T", "k") if key in neuron]
+        return [*first, run.state, "", "", ""]
     metric, value = next(iter(result["metrics"].items()))
     rate = result["firing_rate"]["mean"]
     return [
-        run.id[:8],
-        task,
-        " ".join([neuron["name"], *settings, f"s{result['seed']}"]),
-        f"{result['scale']}/{result['source']['name']}",
+        *first,
         f"{metric} {value:.2f}",
         "" if rate is None else f"{rate:.1%}",
         f"{result['energy_mj']['fp32']:.4f}",
         f"{result['seconds']:.0f}",
+    ]
+
+
+def _saved_config(run: Run) -> dict[str, Any]:
+    try:
+        return yaml.safe_load((run.directory / "config.yaml").read_text()) or {}
+    except (OSError, yaml.YAMLError):
+        return {}
+
+
+def _what(config: dict[str, Any]) -> list[str]:
+    """Neuron with its T, k and the seed; scale and source."""
+    if not config:
+        return ["?", "?"]
+    neuron = config["neuron"]
+    settings = [f"{key}={neuron[key]:g}" for key in ("T", "k") if key in neuron]
+    return [
+        " ".join([neuron["name"], *settings, f"s{config['seed']}"]),
+        f"{config['scale']} {config['source']['name']}",
     ]

@@ -7,7 +7,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-NAMES = {"f1": "F1", "matthews": "Matthews correlation", "nsp_accuracy": "next sentence accuracy"}
+NAMES = {
+    "accuracy": "accuracy, %",
+    "f1": "F1, %",
+    "matthews": "Matthews correlation x 100",
+    "pearson": "Pearson correlation x 100",
+    "spearman": "Spearman correlation x 100",
+    "mlm_accuracy": "masked word accuracy, %",
+    "nsp_accuracy": "next sentence accuracy, %",
+}
 
 
 def show_result(result: dict[str, Any], console: Console) -> None:
@@ -20,7 +28,7 @@ def show_result(result: dict[str, Any], console: Console) -> None:
     floor = result.get("constant_predictor", {})
     for name, value in result["metrics"].items():
         against = f"{floor[name]:.2f} constant predictor" if name in floor else ""
-        table.add_row(NAMES.get(name, name.replace("_", " ")), f"{value:.2f}", against)
+        table.add_row(_readable(name), f"{value:.2f}", against)
     energy, ann = result["energy_mj"], result["energy_ann_mj"]
     for kind in ("fp32", "fp16"):
         spiking = result["firing_rate"]["mean"] is not None
@@ -39,6 +47,11 @@ def show_result(result: dict[str, Any], console: Console) -> None:
     table.add_row("seconds, peak memory", f"{result['seconds']:.0f} s", f"{result['peak_memory_mb']:.0f} MB")
     console.print(table)
     console.print(f"in {result['directory']}", soft_wrap=True, highlight=False)
+
+
+def _readable(name: str) -> str:
+    plain = name.removesuffix("_mm")
+    return NAMES.get(plain, plain.replace("_", " ")) + (", mismatched" if plain != name else "")
 
 
 def _short(modules: list[str]) -> str:
