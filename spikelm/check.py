@@ -61,6 +61,10 @@ def typed(cfg: DictConfig) -> Config:
     _refuse_unknown(cfg, OmegaConf.structured(Config), "")
     try:
         merged = OmegaConf.merge(OmegaConf.structured(Config), cfg)
+        if merged.backbone.path:
+            _fill_sizes(merged.backbone)
+        elif OmegaConf.is_missing(merged.backbone, "layers"):
+            raise ConfigError("backbone.path is not given", "backbone=hf backbone.path=FOLDER_OR_HUB_NAME")
         OmegaConf.resolve(merged)
         config = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
@@ -72,6 +76,17 @@ def typed(cfg: DictConfig) -> Config:
             setattr(config.source, key, str(Path(value).expanduser().absolute()))
     check(config)
     return config
+
+
+def _fill_sizes(backbone: Any) -> None:
+    """Sizes that a config leaves open come from the checkpoint; those it states must be the checkpoint's."""
+    from spikelm.models.weights import read_sizes
+
+    for key, value in read_sizes(backbone.path).items():
+        if OmegaConf.is_missing(backbone, key) or key == "positions":
+            backbone[key] = value
+        elif backbone[key] != value:
+            raise ConfigError(f"backbone.{key}={backbone[key]}, but the weights in {backbone.path} have {value}")
 
 
 def _refuse_unknown(cfg: Any, schema: Any, prefix: str) -> None:
@@ -126,6 +141,10 @@ def check(config: Config) -> None:
         )
     if config.trainer.devices != 1:
         raise ConfigError(f"trainer.devices={config.trainer.devices}: a run trains on one device for now")
+    if config.backbone.path and config.task.kind == "pretrain":
+        raise ConfigError(
+            "task=pretrain starts from scratch; backbone.path is for fine-tuning", "choose another backbone"
+        )
     _check_stage("pretrain", config.pretrain, config.backbone.positions)
     if config.task.kind != "pretrain":
         _check_stage("finetune", config.finetune, config.backbone.positions)

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from spikelm.data import microworld
 from spikelm.data.fingerprint import source_identity
+from spikelm.models.weights import weights_identity
 from spikelm.records import run_id
 from spikelm.schema import Config, StageConfig, TaskConfig, config_dir
 
@@ -43,17 +44,20 @@ def identity(config: Config) -> dict[str, Any]:
         "measure": asdict(config.measure),
     }
     if config.task.kind == "pretrain":
-        size = {key: value for key, value in asdict(config.backbone).items() if key != "name"}
+        size = {key: value for key, value in asdict(config.backbone).items() if key not in ("name", "path")}
         return {**found, "backbone": size, "stage": _stage(config.pretrain)}
     task = {key: value for key, value in asdict(config.task).items() if key not in READING}
-    pretrained = run_id(identity(pretraining_of(config)))
-    found |= {
-        "task": task,
-        "stage": _stage(config.finetune),
-        "select": config.select,
-        "pretrained": pretrained,
-    }
-    return found
+    found |= {"task": task, "stage": _stage(config.finetune), "select": config.select}
+    if config.backbone.path:
+        kept = {name: getattr(config.backbone, name) for name in ("dropout", "attention_dropout")}
+        weights = weights_identity(config.backbone.path, Path(config.runs_dir) / ".cache")
+        return {**found, "weights": weights, "backbone": kept}
+    return {**found, "pretrained": run_id(identity(pretraining_of(config)))}
+
+
+def needs_pretraining(config: Config) -> bool:
+    """Whether the run starts from a pretrained run of the store, and not from scratch or from given weights."""
+    return config.task.kind != "pretrain" and not config.backbone.path
 
 
 def _stage(stage: StageConfig) -> dict[str, Any]:

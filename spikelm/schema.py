@@ -58,6 +58,7 @@ class BackboneConfig:
     dropout: float = 0.1
     attention_dropout: float = 0.1
     activation: str = "gelu"
+    path: str | None = None  # pretrained weights to start from; null: a pretrained run of our own
     init: float = 0.02  # standard deviation of weights and word embeddings
     position_init: float = 0.02  # of position and segment embeddings
 

@@ -25,7 +25,9 @@ def options(group: str) -> list[str]:
 GROUPS = ("task", "neuron", "backbone", "scale", "source", "trainer", "tracker", "system")
 
 
-ALONE = [(group, option) for group in GROUPS for option in options(group) if option != "local"]  # which needs files
+#: options that are whole only with files of the user's
+WITH_FILES = ("local", "hf", "minilm")
+ALONE = [(group, option) for group in GROUPS for option in options(group) if option not in WITH_FILES]
 
 
 @pytest.mark.parametrize(("group", "option"), ALONE)

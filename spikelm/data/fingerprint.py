@@ -55,7 +55,14 @@ def vocab_file(tokenizer: str) -> Path:
 
 def file_hash(path: Path) -> str:
     """sha256 of a file's bytes."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def cached_file_hash(path: Path, cache: Path) -> str:
+    """`file_hash`, from the cache when the file has not changed."""
+    known = _known(cache, [[path]], {"file": True})
+    return _read(known) or _remember(known, file_hash(path))
 
 
 def _known(cache: Path, files: Iterable[list[Path]], settings: dict[str, Any]) -> Path:

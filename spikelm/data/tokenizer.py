@@ -15,13 +15,16 @@ from spikelm.data.tables import lines
 from spikelm.data.text_files import UNKNOWN
 from spikelm.data.wordpiece import SPECIAL_TOKENS, train_wordpiece, wordpiece
 from spikelm.errors import DataError
+from spikelm.models.weights import weights_folder
 from spikelm.schema import BackboneConfig, SourceConfig
 
 TOKENIZER_DOCUMENTS = 1500  # enough for every word of the micro-world; independent of how much is trained on
 
 
 def load_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: Path) -> Tokenizer:
-    """The embedded WordPiece, the local one (a vocab.txt, or trained on the local text), or bert-base-uncased's."""
+    """The backbone's own, or the embedded, local (a vocab.txt, or trained on the text) or hub's WordPiece."""
+    if backbone.path:
+        return _of_weights(weights_folder(backbone.path))
     if source.name == "embedded":
         name = f"wordpiece-v{microworld.VERSION}-seed{source.seed}-{backbone.vocab}"
         return _trained(cache, name, backbone.vocab, lambda: _micro_texts(source))
@@ -42,6 +45,13 @@ def load_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: Path) 
             f"the tokenizer bert-base-uncased could not be loaded: {str(error).splitlines()[0]}",
             "check the network or HF_HUB_OFFLINE, or use source=embedded",
         ) from error
+
+
+def _of_weights(folder: Path) -> Tokenizer:
+    """The tokenizer that the weights were trained with."""
+    if (folder / "tokenizer.json").is_file():
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return read_vocab(vocab_file(str(folder)))
 
 
 def _trained(cache: Path, name: str, vocab: int, texts: Callable[[], Iterable[str]]) -> Tokenizer:

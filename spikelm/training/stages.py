@@ -57,7 +57,9 @@ def train_and_measure(
     if config.trainer.threads:
         torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.seed)
-    stage = _pretraining(config, console) if pretrained is None else _fine_tuning(config, pretrained, console)
+    stage = (
+        _pretraining(config, console) if config.task.kind == "pretrain" else _fine_tuning(config, pretrained, console)
+    )
     model = stage.module.model
     set_amplitudes(stage.module, stage.train[0])
     initial = measure_firing(model, stage.samples) if config.spiking else {}
@@ -137,7 +139,7 @@ def _pretraining(config: Config, console: Console) -> Stage:
     )
 
 
-def _fine_tuning(config: Config, pretrained: Path, console: Console) -> Stage:
+def _fine_tuning(config: Config, pretrained: Path | None, console: Console) -> Stage:
     task, stage = config.task, config.finetune
     text = _announced(load_rows(task, config.source), console)
     cache = Path(config.runs_dir) / ".cache"
@@ -145,7 +147,7 @@ def _fine_tuning(config: Config, pretrained: Path, console: Console) -> Stage:
     encoded = {split: encoded_rows(text, split, task, tokenizer, stage.max_length, cache) for split in text.splits}
     train = RowBatches(encoded["train"], config.seed, stage.batch)
     total = total_steps(stage, train.steps_per_epoch)
-    model = build_classifier(config, pretrained / "model")
+    model = build_classifier(config, pretrained / "model" if pretrained else None)
     first = next(iter(task.splits))
     regression = task.kind == "regression"
     constant: dict[str, float] = {}
