@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from spikelm.errors import ConfigError
-from spikelm.schema import Config, StageConfig
+from spikelm.schema import Config, SourceConfig, StageConfig
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "task.kind": ("classification", "regression", "pretrain"),
@@ -18,7 +19,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tracker.mode": ("online", "offline", "disabled"),
     "pretrain.schedule": ("linear", "constant"),
     "finetune.schedule": ("linear", "constant"),
-    "source.name": ("embedded", "hub"),
+    "source.name": ("embedded", "hub", "local"),
     "trainer.accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
     "trainer.precision": ("32-true", "bf16-mixed", "16-mixed"),
     "backbone.activation": ("gelu", "relu"),
@@ -39,7 +40,7 @@ NOT_NEGATIVE = (
     *("seed", "source.seed", "pretrain.warmup", "finetune.warmup", "pretrain.weight_decay"),
     *("finetune.weight_decay", "trainer.workers", "backbone.dropout", "backbone.attention_dropout"),
 )
-OPEN = ("neuron", "task.splits")  # mappings whose keys are not the schema's
+OPEN = ("neuron", "task.splits", "task.official_rows", "task.file_columns")  # mappings whose keys are not the schema's
 POSITIVE = ("k", "pretrain.lr", "finetune.lr", "backbone.init", "backbone.position_init")
 
 
@@ -60,14 +61,32 @@ def typed(cfg: DictConfig) -> Config:
     _refuse_unknown(cfg, OmegaConf.structured(Config), "")
     try:
         merged = OmegaConf.merge(OmegaConf.structured(Config), cfg)
+        if merged.backbone.path:
+            _fill_sizes(merged.backbone)
+        elif OmegaConf.is_missing(merged.backbone, "layers"):
+            raise ConfigError("backbone.path is not given", "backbone=hf backbone.path=FOLDER_OR_HUB_NAME")
         OmegaConf.resolve(merged)
         config = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
         raise ConfigError(_schema_message(error)) from error
     if not isinstance(config, Config):
         raise ConfigError("the config does not follow the schema")
+    for key in ("root", "tokenizer"):  # absolute, so that a recorded config can be read from anywhere
+        if value := getattr(config.source, key):
+            setattr(config.source, key, str(Path(value).expanduser().absolute()))
     check(config)
     return config
+
+
+def _fill_sizes(backbone: Any) -> None:
+    """Sizes that a config leaves open come from the checkpoint; those it states must be the checkpoint's."""
+    from spikelm.models.weights import read_sizes
+
+    for key, value in read_sizes(backbone.path).items():
+        if OmegaConf.is_missing(backbone, key) or key == "positions":
+            backbone[key] = value
+        elif backbone[key] != value:
+            raise ConfigError(f"backbone.{key}={backbone[key]}, but the weights in {backbone.path} have {value}")
 
 
 def _refuse_unknown(cfg: Any, schema: Any, prefix: str) -> None:
@@ -122,10 +141,29 @@ def check(config: Config) -> None:
         )
     if config.trainer.devices != 1:
         raise ConfigError(f"trainer.devices={config.trainer.devices}: a run trains on one device for now")
+    if config.backbone.path and config.task.kind == "pretrain":
+        raise ConfigError(
+            "task=pretrain starts from scratch; backbone.path is for fine-tuning", "choose another backbone"
+        )
     _check_stage("pretrain", config.pretrain, config.backbone.positions)
     if config.task.kind != "pretrain":
         _check_stage("finetune", config.finetune, config.backbone.positions)
+    _check_source(config.source)
     check_neuron(config.neuron)
+
+
+def _check_source(source: SourceConfig) -> None:
+    if source.name != "local":
+        for key in ("root", "tokenizer"):
+            if getattr(source, key):
+                raise ConfigError(f"source.{key} is for source=local, not source={source.name}")
+        return
+    if not source.root:
+        raise ConfigError("source=local needs source.root=DIR, the folder of the files")
+    if not Path(source.root).is_dir():
+        raise ConfigError(f"source.root={source.root} is not a folder")
+    if source.tokenizer and not Path(source.tokenizer).exists():
+        raise ConfigError(f"source.tokenizer={source.tokenizer} does not exist; it is a vocab.txt or its folder")
 
 
 def _check_stage(name: str, stage: StageConfig, positions: int) -> None:

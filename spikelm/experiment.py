@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from spikelm.errors import SpikeLMError
-from spikelm.identity import identity, label, pretraining_of
+from spikelm.identity import identity, label, needs_pretraining, pretraining_of
 from spikelm.records import environment, plain, run_id
 from spikelm.schema import Config
 from spikelm.store import Run, Store
@@ -41,7 +41,7 @@ def run_experiment(config: Config, console: Console) -> dict[str, Any]:
         console.print(f"finished before, from the store: {run.directory} (force=true runs it again)", soft_wrap=True)
         return {**found, "directory": str(run.directory)}
     pretrained = None
-    if config.task.kind != "pretrain":
+    if needs_pretraining(config):
         needed = pretraining_of(config)
         if open_run(needed).result() is None:
             console.print(f"first the pretrained model: {label(needed)}", soft_wrap=True)

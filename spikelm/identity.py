@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from spikelm.data import microworld
+from spikelm.data.fingerprint import source_identity
+from spikelm.models.weights import weights_identity
 from spikelm.records import run_id
 from spikelm.schema import Config, StageConfig, TaskConfig, config_dir
 
+#: fields of a task that say how to read it: what is read is in the hash of its content
+READING = ("hub", "paper_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken")
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 
@@ -27,6 +32,8 @@ def identity(config: Config) -> dict[str, Any]:
     source = {key: value for key, value in asdict(config.source).items() if value is not None}
     if config.source.name == "embedded":
         source["version"] = microworld.VERSION
+    elif config.source.name == "local":
+        source = source_identity(config.task, config.source, Path(config.runs_dir) / ".cache")
     found: dict[str, Any] = {
         "format": FORMAT,
         "task": {"name": config.task.name},
@@ -37,17 +44,20 @@ def identity(config: Config) -> dict[str, Any]:
         "measure": asdict(config.measure),
     }
     if config.task.kind == "pretrain":
-        size = {key: value for key, value in asdict(config.backbone).items() if key != "name"}
+        size = {key: value for key, value in asdict(config.backbone).items() if key not in ("name", "path")}
         return {**found, "backbone": size, "stage": _stage(config.pretrain)}
-    task = {key: value for key, value in asdict(config.task).items() if key not in ("hub", "paper_epochs")}
-    pretrained = run_id(identity(pretraining_of(config)))
-    found |= {
-        "task": task,
-        "stage": _stage(config.finetune),
-        "select": config.select,
-        "pretrained": pretrained,
-    }
-    return found
+    task = {key: value for key, value in asdict(config.task).items() if key not in READING}
+    found |= {"task": task, "stage": _stage(config.finetune), "select": config.select}
+    if config.backbone.path:
+        kept = {name: getattr(config.backbone, name) for name in ("dropout", "attention_dropout")}
+        weights = weights_identity(config.backbone.path, Path(config.runs_dir) / ".cache")
+        return {**found, "weights": weights, "backbone": kept}
+    return {**found, "pretrained": run_id(identity(pretraining_of(config)))}
+
+
+def needs_pretraining(config: Config) -> bool:
+    """Whether the run starts from a pretrained run of the store, and not from scratch or from given weights."""
+    return config.task.kind != "pretrain" and not config.backbone.path
 
 
 def _stage(stage: StageConfig) -> dict[str, Any]:

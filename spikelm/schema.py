@@ -37,6 +37,10 @@ class TaskConfig:
     metrics: list[str] = field(default_factory=list)  # the first one is the headline
     splits: dict[str, str] = field(default_factory=dict)  # evaluated split -> suffix of its metrics
     hub: str = ""  # configuration name in the hub's GLUE
+    official_rows: dict[str, int] = field(default_factory=dict)  # split -> rows of the published data
+    file_columns: dict[str, str] = field(default_factory=dict)  # column -> its name in the official TSV, if another
+    tsv_columns: list[str] = field(default_factory=list)  # of an official TSV without a header line
+    skip_broken: bool = False  # leave out TSV rows with too few or too many fields, as the hub does
     paper_epochs: int = 0
 
 
@@ -54,6 +58,7 @@ class BackboneConfig:
     dropout: float = 0.1
     attention_dropout: float = 0.1
     activation: str = "gelu"
+    path: str | None = None  # pretrained weights to start from; null: a pretrained run of our own
     init: float = 0.02  # standard deviation of weights and word embeddings
     position_init: float = 0.02  # of position and segment embeddings
 
@@ -78,12 +83,14 @@ class StageConfig:
 class SourceConfig:
     """Where text comes from."""
 
-    name: str = MISSING  # embedded | hub
+    name: str = MISSING  # embedded | hub | local
     seed: int = 0
-    documents: int = 4000
+    documents: int = 4000  # of the pretraining text; an upper bound where it comes from files
     train_rows: int | None = None
     dev_rows: int | None = None
     revision: str | None = None
+    root: str | None = None  # local: the folder of the files
+    tokenizer: str | None = None  # local: a WordPiece vocab.txt, or its folder; null trains one on the local text
 
 
 @dataclass

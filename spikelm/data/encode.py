@@ -1,22 +1,15 @@
-"""Text to token ids: the tokenizer of a source, and rows as flat arrays."""
+"""Text to token ids: rows as flat arrays, documents as arrays of sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 from tokenizers import Tokenizer
 
-from spikelm.data import microworld
-from spikelm.data.wordpiece import train_wordpiece
-from spikelm.errors import DataError
-from spikelm.schema import BackboneConfig, SourceConfig, TaskConfig
-
-TOKENIZER_DOCUMENTS = 1500  # enough for every word of the micro-world; independent of how much is trained on
+from spikelm.schema import TaskConfig
 
 
 @dataclass(frozen=True)
@@ -38,31 +31,6 @@ class Encoded:
     def row(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         span = slice(self.offsets[index], self.offsets[index + 1])
         return self.ids[span], self.types[span]
-
-
-def load_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: Path) -> Tokenizer:
-    """The embedded WordPiece (trained once, cached), or bert-base-uncased's from the hub."""
-    if source.name == "embedded":
-        name = f"wordpiece-v{microworld.VERSION}-seed{source.seed}-{backbone.vocab}.json"
-        path = cache / name
-        cache.mkdir(parents=True, exist_ok=True)
-        with FileLock(cache / f"{name}.lock"):
-            if not path.exists():
-                texts = (text for doc in microworld.documents(TOKENIZER_DOCUMENTS, source.seed) for text in doc)
-                tokenizer = train_wordpiece(texts, backbone.vocab)
-                temporary = path.with_suffix(".tmp")
-                tokenizer.save(str(temporary))
-                temporary.replace(path)
-        return Tokenizer.from_file(str(path))
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained("google-bert/bert-base-uncased").backend_tokenizer
-    except OSError as error:
-        raise DataError(
-            f"the tokenizer bert-base-uncased could not be loaded: {str(error).splitlines()[0]}",
-            "check the network or HF_HUB_OFFLINE, or use source=embedded",
-        ) from error
 
 
 def encode_rows(task: TaskConfig, rows: Sequence[dict[str, Any]], tokenizer: Tokenizer, max_length: int) -> Encoded:

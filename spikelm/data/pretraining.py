@@ -35,7 +35,8 @@ class PretrainingBatches(StepBatches):
         self.max_length = max_length
         ids = tokenizer.get_vocab()
         self.cls, self.sep, self.mask = (ids[name] for name in ("[CLS]", "[SEP]", "[MASK]"))
-        self.specials = torch.tensor([ids[name] for name in ("[PAD]", "[CLS]", "[SEP]")])
+        # Never predicted; an unknown word either, as there is nothing to learn from "unknown".
+        self.specials = torch.tensor([ids[name] for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]")])
         self.vocab = tokenizer.get_vocab_size()
         self._epoch = -1
         self._pairs: list[Pair] = []

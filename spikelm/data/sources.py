@@ -6,9 +6,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from spikelm.data import microworld
+from spikelm.data.local import local_rows, task_files
+from spikelm.data.text_files import local_documents, text_files
 from spikelm.errors import DataError
 from spikelm.schema import SourceConfig, TaskConfig
 
@@ -21,6 +24,7 @@ class Text:
 
     splits: dict[str, list[Any]]
     content_hash: str
+    warnings: tuple[str, ...] = ()  # for the user, not for the record
 
     def record(self, source: SourceConfig) -> dict[str, Any]:
         """The `source` entry of a result."""
@@ -39,21 +43,49 @@ def content_hash(items: Iterable[Any]) -> str:
 def load_rows(task: TaskConfig, source: SourceConfig) -> Text:
     """Train and evaluated splits of a task, checked against its columns and labels."""
     splits = ("train", *task.splits)
-    found = _embedded_rows(task, source) if source.name == "embedded" else _hub_rows(task, source, splits)
+    notes: list[str] = []
+    if source.name == "embedded":
+        found = _embedded_rows(task, source)
+    elif source.name == "local":
+        found, notes = local_rows(task, task_files(task, local_root(source), splits))
+    else:
+        found = _hub_rows(task, source, splits)
     rows = {split: list(found[split]) for split in splits}
+    if source.name != "embedded":
+        notes += _other_counts(task, rows)
     for split, items in rows.items():
         limit = source.train_rows if split == "train" else source.dev_rows
         rows[split] = items[:limit]
         check_rows(task, split, rows[split])
-    return Text(rows, content_hash([split, row] for split in splits for row in rows[split]))
+    return Text(rows, content_hash([split, row] for split in splits for row in rows[split]), tuple(notes))
+
+
+def _other_counts(task: TaskConfig, rows: Mapping[str, list[Row]]) -> list[str]:
+    """A line for each split that is not the published one."""
+    counts = {split: len(items) for split, items in rows.items()}
+    return [
+        f"{task.name} {split} has {counts[split]} rows, the official split has {official}: scores are not comparable"
+        for split, official in task.official_rows.items()
+        if split in counts and counts[split] != official
+    ]
+
+
+def local_root(source: SourceConfig) -> Path:
+    """The folder of a local source."""
+    if not source.root:
+        raise DataError("source=local needs source.root=DIR, the folder of the files")
+    return Path(source.root)
 
 
 def load_documents(source: SourceConfig) -> Text:
-    """Documents as lists of sentences; the last twentieth is held out."""
+    """Documents as lists of sentences; the last twentieth is held out where the files do not say what is."""
+    if source.name == "local":
+        splits = local_documents(text_files(local_root(source)), source.documents)
+        return Text(splits, content_hash([split, document] for split in splits for document in splits[split]))
     if source.name != "embedded":
         raise DataError(
             f"source={source.name} has no pretraining text yet",
-            "pretrain on the embedded text: source=embedded",
+            "pretrain on the embedded text, source=embedded, or on files, source=local source.root=DIR",
         )
     documents = microworld.documents(source.documents, seed=source.seed)
     held_out = max(1, len(documents) // 20)

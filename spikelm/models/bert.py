@@ -10,6 +10,7 @@ from torch import nn
 from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification
 
 from spikelm.errors import CheckpointError
+from spikelm.models.weights import weights_folder
 from spikelm.schema import BackboneConfig, Config
 from spikelm.spiking import spikify, spiking_class
 
@@ -47,15 +48,32 @@ def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
     return spikify(model, neuron_spec(config), config.time_steps) if config.spiking else model
 
 
-def build_classifier(config: Config, pretrained: Path) -> nn.Module:
-    """The pretrained encoder, amplitudes included, with a new head (one output for regression)."""
-    cls: Any = spiking_class(BertForSequenceClassification) if config.spiking else BertForSequenceClassification
+def build_classifier(config: Config, pretrained: Path | None) -> nn.Module:
+    """A pretrained encoder with a new head (one output for regression).
+
+    `pretrained` is the model of a pretrained run, amplitudes included; without it the backbone's own weights are
+    taken, and a spiking model sets its amplitudes on the first batch.
+    """
     num_labels = len(config.task.labels) if config.task.kind == "classification" else 1
+    if pretrained is not None:
+        cls = spiking_class(BertForSequenceClassification) if config.spiking else BertForSequenceClassification
+        return _load(cls, pretrained, num_labels=num_labels)
+    size = config.backbone
+    model = _load(
+        BertForSequenceClassification,
+        weights_folder(size.path or ""),
+        num_labels=num_labels,
+        hidden_dropout_prob=size.dropout,
+        attention_probs_dropout_prob=size.attention_dropout,
+    )
+    return spikify(model, neuron_spec(config), config.time_steps) if config.spiking else model
+
+
+def _load(cls: Any, folder: Path, **settings: Any) -> nn.Module:
     try:
-        model = cls.from_pretrained(pretrained, num_labels=num_labels)
+        return cls.from_pretrained(folder, **settings)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"the pretrained model in {pretrained} cannot be loaded: {error}") from error
-    return model
+        raise CheckpointError(f"the pretrained model in {folder} cannot be loaded: {error}") from error
 
 
 def parameter_count(model: nn.Module) -> int:

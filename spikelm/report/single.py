@@ -55,5 +55,9 @@ def _readable(name: str) -> str:
 
 
 def _short(modules: list[str]) -> str:
-    names = list(dict.fromkeys(module.split(".encoder.")[0] if ".encoder." in module else module for module in modules))
+    names = list(
+        dict.fromkeys(
+            module.split(".encoder.")[0] + ".encoder" if ".encoder." in module else module for module in modules
+        )
+    )
     return ", ".join(names) if names else "nothing"

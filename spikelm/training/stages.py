@@ -14,9 +14,11 @@ from torch import nn
 
 from spikelm.check import typed
 from spikelm.data.batches import Batch, RowBatches, StepBatches, evaluation_batches, step_seed
-from spikelm.data.encode import encode_documents, encode_rows, load_tokenizer
+from spikelm.data.cache import encoded_documents, encoded_rows
+from spikelm.data.encode import encode_rows
 from spikelm.data.pretraining import PretrainingBatches
-from spikelm.data.sources import load_documents, load_rows
+from spikelm.data.sources import Text, load_documents, load_rows
+from spikelm.data.tokenizer import load_tokenizer
 from spikelm.measure.metrics import constant_predictor
 from spikelm.measure.model import AUDIT_ROWS, measure_firing, measure_model
 from spikelm.models.bert import build_classifier, build_pretraining_model, parameter_count
@@ -55,7 +57,9 @@ def train_and_measure(
     if config.trainer.threads:
         torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.seed)
-    stage = _pretraining(config) if pretrained is None else _fine_tuning(config, pretrained)
+    stage = (
+        _pretraining(config, console) if config.task.kind == "pretrain" else _fine_tuning(config, pretrained, console)
+    )
     model = stage.module.model
     set_amplitudes(stage.module, stage.train[0])
     initial = measure_firing(model, stage.samples) if config.spiking else {}
@@ -110,13 +114,14 @@ def set_amplitudes(module: StageModule, batch: Batch) -> None:
         module.training_step(batch, 0)
 
 
-def _pretraining(config: Config) -> Stage:
-    text = load_documents(config.source)
-    tokenizer = load_tokenizer(config.source, config.backbone, Path(config.runs_dir) / ".cache")
+def _pretraining(config: Config, console: Console) -> Stage:
+    text = _announced(load_documents(config.source), console)
+    cache = Path(config.runs_dir) / ".cache"
+    tokenizer = load_tokenizer(config.source, config.backbone, cache)
     stage = config.pretrain
     batches = [
         PretrainingBatches(
-            encode_documents(text.splits[split], tokenizer), tokenizer, config.seed, size, stage.max_length
+            encoded_documents(text, split, tokenizer, cache), tokenizer, config.seed, size, stage.max_length
         )
         for split, size in (("train", stage.batch), ("validation", EVALUATION_BATCH))
     ]
@@ -134,14 +139,15 @@ def _pretraining(config: Config) -> Stage:
     )
 
 
-def _fine_tuning(config: Config, pretrained: Path) -> Stage:
+def _fine_tuning(config: Config, pretrained: Path | None, console: Console) -> Stage:
     task, stage = config.task, config.finetune
-    text = load_rows(task, config.source)
-    tokenizer = load_tokenizer(config.source, config.backbone, Path(config.runs_dir) / ".cache")
-    encoded = {split: encode_rows(task, rows, tokenizer, stage.max_length) for split, rows in text.splits.items()}
+    text = _announced(load_rows(task, config.source), console)
+    cache = Path(config.runs_dir) / ".cache"
+    tokenizer = load_tokenizer(config.source, config.backbone, cache)
+    encoded = {split: encoded_rows(text, split, task, tokenizer, stage.max_length, cache) for split in text.splits}
     train = RowBatches(encoded["train"], config.seed, stage.batch)
     total = total_steps(stage, train.steps_per_epoch)
-    model = build_classifier(config, pretrained / "model")
+    model = build_classifier(config, pretrained / "model" if pretrained else None)
     first = next(iter(task.splits))
     regression = task.kind == "regression"
     constant: dict[str, float] = {}
@@ -163,9 +169,10 @@ def _fine_tuning(config: Config, pretrained: Path) -> Stage:
 def audit_batch(saved: Mapping[str, Any]) -> Batch:
     """The first rows of a finished run's measurement samples, from its recorded config."""
     config = typed(OmegaConf.create(dict(saved)))
-    tokenizer = load_tokenizer(config.source, config.backbone, Path(config.runs_dir) / ".cache")
+    cache = Path(config.runs_dir) / ".cache"
+    tokenizer = load_tokenizer(config.source, config.backbone, cache)
     if config.task.kind == "pretrain":
-        documents = encode_documents(load_documents(config.source).splits["train"], tokenizer)
+        documents = encoded_documents(load_documents(config.source), "train", tokenizer, cache)
         stage = config.pretrain
         samples = PretrainingBatches(documents, tokenizer, config.seed, stage.batch, stage.max_length).fixed(AUDIT_ROWS)
     else:
@@ -173,6 +180,12 @@ def audit_batch(saved: Mapping[str, Any]) -> Batch:
         rows = load_rows(config.task, config.source).splits[split][:AUDIT_ROWS]
         samples = evaluation_batches(encode_rows(config.task, rows, tokenizer, config.finetune.max_length), AUDIT_ROWS)
     return _sample(samples)[0]
+
+
+def _announced(text: Text, console: Console) -> Text:
+    for warning in text.warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False, soft_wrap=True)
+    return text
 
 
 def _sample(batches: Sequence[Batch]) -> list[Batch]:

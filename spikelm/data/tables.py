@@ -1,0 +1,149 @@
+"""Labelled rows in files: TSV, CSV, JSONL and Parquet, each row with the place it was read from."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from spikelm.errors import DataError
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a file must hold: for each wanted column the names it may have, and how forgiving to be."""
+
+    columns: Mapping[str, Sequence[str]]
+    headerless: Sequence[str] = ()  # columns of a TSV whose first line is a row
+    skip_broken: bool = False  # rows with another number of fields are left out and counted
+
+
+@dataclass
+class Table:
+    """The wanted columns of a file's rows, each with its place for errors; how many rows were left out."""
+
+    rows: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    skipped: int = 0
+
+
+def lines(path: Path, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
+    """Numbered lines, cut at line feeds alone (other separators are text); a line that is not UTF-8 is named."""
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path} line {number}: not UTF-8 (byte {error.start + 1} of the line)", "save the file as UTF-8"
+                ) from error
+            yield number, line if keep_ends else line.removesuffix("\n").removesuffix("\r")
+
+
+def read_table(path: Path, layout: Layout) -> Table:
+    """All rows of a file by its ending; errors name file, line and what was expected."""
+    if path.stat().st_size == 0:
+        raise DataError(f"{path} is empty")
+    table = READERS[path.suffix.lower()](path, layout)
+    if not table.rows:
+        raise DataError(f"{path} has no rows, only a header")
+    return table
+
+
+def _pick(names: Sequence[str], layout: Layout) -> dict[str, str] | None:
+    """Wanted column -> its name in the file, or None when one is missing."""
+    found = {
+        column: name
+        for column, options in layout.columns.items()
+        if (name := next((option for option in options if option in names), None)) is not None
+    }
+    return found if len(found) == len(layout.columns) else None
+
+
+def _missing(where: str, names: Sequence[str], layout: Layout) -> DataError:
+    lacking = [" or ".join(map(repr, o)) for o in layout.columns.values() if not set(o) & set(names)]
+    there = ", ".join(repr(name if len(name) <= 40 else f"{name[:37]}...") for name in names)
+    return DataError(f"{where}: no column {', '.join(lacking)}; the columns are {there}")
+
+
+def _from_fields(path: Path, header: Sequence[str], rows: Iterator[tuple[int, list[str]]], layout: Layout) -> Table:
+    picked = _pick(header, layout)
+    if picked is None:
+        raise _missing(f"{path} line 1", header, layout)
+    positions = {column: list(header).index(name) for column, name in picked.items()}
+    table = Table()
+    for number, fields in rows:
+        if len(fields) == len(header):
+            row = {column: fields[position] for column, position in positions.items()}
+            table.rows.append((f"{path} line {number}", row))
+        elif layout.skip_broken:
+            table.skipped += 1
+        else:
+            raise DataError(f"{path} line {number}: {len(fields)} fields, expected {len(header)}: {', '.join(header)}")
+    return table
+
+
+def _tsv(path: Path, layout: Layout) -> Table:
+    """Tabs separate, nothing quotes: the official files hold stray quotes that are text."""
+    rows = ((number, line.split("\t")) for number, line in lines(path) if line)
+    first = next(rows, (1, [""]))
+    header = first[1]
+    if _pick(header, layout) is None and layout.headerless and len(header) == len(layout.headerless):
+        return _from_fields(path, layout.headerless, chain([first], rows), layout)
+    return _from_fields(path, header, rows, layout)
+
+
+def _csv(path: Path, layout: Layout) -> Table:
+    reader = csv.reader((line for _, line in lines(path, keep_ends=True)), strict=True)
+    try:
+        header = next(reader, [""])
+        return _from_fields(path, header, ((reader.line_num, fields) for fields in reader if fields), layout)
+    except csv.Error as error:
+        raise DataError(f"{path} line {reader.line_num}: not CSV ({error})") from error
+
+
+def _jsonl(path: Path, layout: Layout) -> Table:
+    table = Table()
+    for number, line in lines(path):
+        if not line.strip():
+            continue
+        where = f"{path} line {number}"
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{where}: not JSON ({error.msg} at character {error.pos + 1})") from error
+        if not isinstance(record, dict):
+            raise DataError(f"{where}: a {type(record).__name__}, expected an object with the columns as keys")
+        picked = _pick(list(record), layout)
+        if picked is None:
+            raise _missing(where, list(record), layout)
+        table.rows.append((where, {column: record[name] for column, name in picked.items()}))
+    return table
+
+
+def _parquet(path: Path, layout: Layout) -> Table:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            picked = _pick(names, layout)
+            if picked is None:
+                raise _missing(str(path), names, layout)
+            records = file.read(columns=list(picked.values())).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{path} is not a Parquet file: {str(error).splitlines()[0]}") from error
+    rows = ({column: record[name] for column, name in picked.items()} for record in records)
+    return Table([(f"{path} row {index}", row) for index, row in enumerate(rows)])
+
+
+READERS: dict[str, Callable[[Path, Layout], Table]] = {
+    ".tsv": _tsv,
+    ".jsonl": _jsonl,
+    ".csv": _csv,
+    ".parquet": _parquet,
+}

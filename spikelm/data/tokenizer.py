@@ -1,0 +1,91 @@
+"""The tokenizer of a source: trained and cached, read from a vocab.txt, or the hub's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from filelock import FileLock
+from tokenizers import Tokenizer
+
+from spikelm.data import microworld
+from spikelm.data.fingerprint import documents_hash, vocab_file
+from spikelm.data.sources import load_documents
+from spikelm.data.tables import lines
+from spikelm.data.text_files import UNKNOWN
+from spikelm.data.wordpiece import SPECIAL_TOKENS, train_wordpiece, wordpiece
+from spikelm.errors import DataError
+from spikelm.models.weights import weights_folder
+from spikelm.schema import BackboneConfig, SourceConfig
+
+TOKENIZER_DOCUMENTS = 1500  # enough for every word of the micro-world; independent of how much is trained on
+
+
+def load_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: Path) -> Tokenizer:
+    """The backbone's own, or the embedded, local (a vocab.txt, or trained on the text) or hub's WordPiece."""
+    if backbone.path:
+        return _of_weights(weights_folder(backbone.path))
+    if source.name == "embedded":
+        name = f"wordpiece-v{microworld.VERSION}-seed{source.seed}-{backbone.vocab}"
+        return _trained(cache, name, backbone.vocab, lambda: _micro_texts(source))
+    if source.name == "local":
+        if source.tokenizer:
+            return read_vocab(vocab_file(source.tokenizer))
+        try:
+            name = f"wordpiece-local-{documents_hash(source, cache)[:16]}-{backbone.vocab}"
+        except DataError as error:
+            raise DataError(f"no tokenizer: {error.what}", "set source.tokenizer to a BERT vocab.txt") from error
+        return _trained(cache, name, backbone.vocab, lambda: _local_texts(source))
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained("google-bert/bert-base-uncased").backend_tokenizer
+    except OSError as error:
+        raise DataError(
+            f"the tokenizer bert-base-uncased could not be loaded: {str(error).splitlines()[0]}",
+            "check the network or HF_HUB_OFFLINE, or use source=embedded",
+        ) from error
+
+
+def _of_weights(folder: Path) -> Tokenizer:
+    """The tokenizer that the weights were trained with."""
+    if (folder / "tokenizer.json").is_file():
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return read_vocab(vocab_file(str(folder)))
+
+
+def _trained(cache: Path, name: str, vocab: int, texts: Callable[[], Iterable[str]]) -> Tokenizer:
+    """A WordPiece of at most `vocab` pieces, trained once."""
+    path = cache / f"{name}.json"
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / f"{path.name}.lock"):
+        if not path.exists():
+            temporary = path.with_suffix(".tmp")
+            train_wordpiece(texts(), vocab).save(str(temporary))
+            temporary.replace(path)
+    return Tokenizer.from_file(str(path))
+
+
+def _micro_texts(source: SourceConfig) -> Iterable[str]:
+    return (text for document in microworld.documents(TOKENIZER_DOCUMENTS, source.seed) for text in document)
+
+
+def _local_texts(source: SourceConfig) -> Iterable[str]:
+    documents = load_documents(source).splits["train"]
+    return (text.replace(UNKNOWN, " ") for document in documents for text in document)
+
+
+def read_vocab(path: Path) -> Tokenizer:
+    """A BERT WordPiece from its vocab.txt, one piece a line; lower-cased when no piece has a capital."""
+    vocabulary: dict[str, int] = {}
+    for number, piece in lines(path):
+        if piece in vocabulary:
+            raise DataError(f"{path} line {number}: {piece!r} is there twice, first on line {vocabulary[piece] + 1}")
+        vocabulary[piece] = number - 1
+    missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
+    if missing:
+        raise DataError(f"{path} is no BERT vocabulary: it lacks {', '.join(missing)}")
+    if vocabulary["[PAD]"] != 0:
+        raise DataError(f"{path} line {vocabulary['[PAD]'] + 1}: [PAD] is expected on line 1, padding is id 0")
+    lowercase = all(piece == piece.lower() for piece in vocabulary if not piece.startswith("["))
+    return wordpiece(vocabulary, lowercase)

@@ -1,0 +1,72 @@
+"""Pretrained BERT weights that a backbone starts from: a folder, an installed package, or a name on the hub."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+from spikelm.data.fingerprint import cached_file_hash
+from spikelm.errors import ConfigError
+
+PACKAGE = "package:"  # package:NAME is the folder model/ of an installed package
+SIZES = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "intermediate": "intermediate_size",
+    "positions": "max_position_embeddings",
+    "vocab": "vocab_size",
+}
+
+
+def weights_folder(path: str) -> Path:
+    """Where the weights are, fetched from the hub (or its cache) when `path` is a name there."""
+    if path.startswith(PACKAGE):
+        name = path.removeprefix(PACKAGE)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            raise ConfigError(f"backbone.path={path}: the package {name} is not installed", f"pip install {name}")
+        return Path(spec.origin).parent / "model"
+    folder = Path(path).expanduser()
+    if folder.is_dir():
+        return folder.absolute()
+    if folder.is_absolute() or path.startswith("."):
+        raise ConfigError(f"backbone.path={path}: no such folder")
+    return _from_hub(path)
+
+
+def _from_hub(name: str) -> Path:
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError
+
+    wanted = ["config.json", "model.safetensors", "tokenizer.json", "vocab.txt"]
+    try:
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
+    except (OSError, HFValidationError) as error:
+        raise ConfigError(
+            f"backbone.path={name} is neither a folder nor loadable from the hub: {str(error).splitlines()[0]}",
+            "check the name, the network and HF_HUB_OFFLINE, or give a folder",
+        ) from error
+
+
+def read_sizes(path: str) -> dict[str, Any]:
+    """The backbone's sizes from the checkpoint's config.json; only BERT is taken."""
+    file = weights_folder(path) / "config.json"
+    try:
+        found = json.loads(file.read_text())
+        sizes = {ours: int(found[theirs]) for ours, theirs in SIZES.items()}
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"{file} is not the config of a BERT checkpoint: {error!r}") from error
+    if found.get("model_type") != "bert":
+        raise ConfigError(f"{file}: model_type is {found.get('model_type')!r}, expected 'bert'")
+    return sizes
+
+
+def weights_identity(path: str, cache: Path) -> str:
+    """The hash of the weights themselves: where they lie cannot change a result."""
+    file = weights_folder(path) / "model.safetensors"
+    if not file.is_file():
+        raise ConfigError(f"{file} is not there; weights are read from safetensors only")
+    return cached_file_hash(file, cache)
