@@ -36,8 +36,9 @@ def _run() -> int:
     from spikelm.compose import precheck, register_schema
     from spikelm.schema import config_dir
 
-    # Waiting threads sleep instead of spinning: jobs and tests often share cores. Read when torch loads.
+    # Waiting threads spin for microseconds, then sleep: jobs often share cores. Read when torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
     if not precheck(sys.argv[1:]):
         return 0
     register_schema()

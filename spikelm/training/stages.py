@@ -102,6 +102,7 @@ def train_and_measure(
         "source": stage.source,
         "parameters": parameter_count(model),
         "steps": stage.module.total,
+        "threads": torch.get_num_threads(),  # another number may change the last digits
     }
 
 
