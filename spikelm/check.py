@@ -14,11 +14,15 @@ from spikelm.errors import ConfigError
 from spikelm.schema import Config, SourceConfig, StageConfig
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "task.kind": ("classification", "regression", "pretrain"),
+    "task.kind": ("classification", "regression", "pretrain", "general"),
     "select": ("last", "best_dev"),
     "tracker.mode": ("online", "offline", "disabled"),
     "pretrain.schedule": ("linear", "constant"),
     "finetune.schedule": ("linear", "constant"),
+    "general.schedule": ("linear", "constant"),
+    "distill.start": ("pretrained", "general", "teacher"),
+    "distill.head": ("new", "teacher"),
+    "distill.layers": ("all", "last", "progressive"),
     "source.name": ("embedded", "hub", "local"),
     "trainer.accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
     "trainer.precision": ("32-true", "bf16-mixed", "16-mixed"),
@@ -26,7 +30,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 AT_LEAST_ONE = (
     *("T", "backbone.layers", "backbone.hidden", "backbone.heads", "backbone.intermediate", "backbone.vocab"),
-    *("pretrain.batch", "finetune.batch", "pretrain.max_length", "finetune.max_length"),
+    *("pretrain.batch", "general.batch", "finetune.batch"),
+    *("pretrain.max_length", "general.max_length", "finetune.max_length"),
     *(
         "measure.samples",
         "measure.length",
@@ -38,10 +43,20 @@ AT_LEAST_ONE = (
 )
 NOT_NEGATIVE = (
     *("seed", "source.seed", "pretrain.warmup", "finetune.warmup", "pretrain.weight_decay"),
-    *("finetune.weight_decay", "trainer.workers", "backbone.dropout", "backbone.attention_dropout"),
+    *("general.warmup", "general.weight_decay", "distill.labels", "distill.logits", "distill.hidden"),
+    *(
+        "distill.attention",
+        "finetune.weight_decay",
+        "trainer.workers",
+        "backbone.dropout",
+        "backbone.attention_dropout",
+    ),
 )
 OPEN = ("neuron", "task.splits", "task.official_rows", "task.file_columns")  # mappings whose keys are not the schema's
-POSITIVE = ("k", "pretrain.lr", "finetune.lr", "backbone.init", "backbone.position_init")
+POSITIVE = (
+    *("k", "pretrain.lr", "general.lr", "finetune.lr", "distill.temperature"),
+    *("backbone.init", "backbone.position_init"),
+)
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
@@ -56,8 +71,16 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     return f"; valid: {', '.join(names)}" if len(names) <= 12 else ""
 
 
+def register_resolvers() -> None:
+    """${if_spiking:a,b} is a for a spiking neuron, b for the ANN: recipes that differ between the two."""
+    OmegaConf.register_new_resolver(
+        "if_spiking", lambda a, b, *, _root_: a if _root_.neuron.get("_target_") else b, replace=True
+    )
+
+
 def typed(cfg: DictConfig) -> Config:
     """The composed config as the typed tree, checked; keys added with `+` are refused."""
+    register_resolvers()
     _refuse_unknown(cfg, OmegaConf.structured(Config), "")
     try:
         merged = OmegaConf.merge(OmegaConf.structured(Config), cfg)
@@ -146,10 +169,25 @@ def check(config: Config) -> None:
             "task=pretrain starts from scratch; backbone.path is for fine-tuning", "choose another backbone"
         )
     _check_stage("pretrain", config.pretrain, config.backbone.positions)
-    if config.task.kind != "pretrain":
+    if config.task.kind not in ("pretrain", "general"):
         _check_stage("finetune", config.finetune, config.backbone.positions)
+        if config.teacher:
+            _check_stage("teacher", config.teacher, config.backbone.positions)
+    _check_distill(config)
     _check_source(config.source)
     check_neuron(config.neuron)
+
+
+def _check_distill(config: Config) -> None:
+    if config.task.kind == "general" and not config.spiking:
+        raise ConfigError(
+            "task=general_distill makes a spiking student; neuron=ann is its teacher", "choose another neuron"
+        )
+    if config.task.kind == "general" or (config.spiking and config.distill.start == "general"):
+        _check_stage("general", config.general, config.backbone.positions)
+    general_T = config.distill.general_T
+    if general_T is not None and general_T < 1:
+        raise ConfigError(f"distill.general_T={general_T} is not valid; it is a whole number of at least 1")
 
 
 def _check_source(source: SourceConfig) -> None:
@@ -171,6 +209,10 @@ def _check_stage(name: str, stage: StageConfig, positions: int) -> None:
         raise ConfigError(f"{name} needs either {name}.steps or {name}.epochs, not both and not neither")
     if (stage.steps or stage.epochs or 0) < 1:
         raise ConfigError(f"{name}.steps and {name}.epochs are whole numbers of at least 1")
+    if stage.calibrate is not None and stage.calibrate < 1:
+        raise ConfigError(f"{name}.calibrate={stage.calibrate} is not valid; it is a number of batches, at least 1")
+    if stage.follow is not None and not 0 <= stage.follow <= 1:
+        raise ConfigError(f"{name}.follow={stage.follow} is not valid; it is a share of the steps from 0 to 1")
     if stage.max_length > positions:
         raise ConfigError(f"{name}.max_length={stage.max_length} is longer than backbone.positions={positions}")
 

@@ -51,8 +51,8 @@ def audit_main(argv: Sequence[str]) -> int:
 
     from spikelm.measure.audit import audit
     from spikelm.spiking import load_pretrained
+    from spikelm.training.builders import audit_batch
     from spikelm.training.fit import quiet_libraries
-    from spikelm.training.stages import audit_batch
 
     quiet_libraries()
     console = Console()

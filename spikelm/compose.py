@@ -17,7 +17,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from spikelm.check import all_keys, nearest, typed
+from spikelm.check import all_keys, nearest, register_resolvers, typed
 from spikelm.errors import ConfigError
 from spikelm.schema import Config, config_dir, default_runs_dir
 
@@ -25,6 +25,7 @@ from spikelm.schema import Config, config_dir, default_runs_dir
 def register_schema() -> None:
     """Make the structured config known to Hydra under the name that conf/config.yaml starts from."""
     ConfigStore.instance().store(name="schema", node=Config)
+    register_resolvers()
 
 
 def load_config(overrides: Sequence[str]) -> Config:

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from spikelm.errors import SpikeLMError
-from spikelm.identity import identity, label, needs_pretraining, pretraining_of
+from spikelm.identity import identity, label, prerequisites
 from spikelm.records import environment, plain, run_id
 from spikelm.schema import Config
 from spikelm.store import Run, Store
@@ -40,21 +40,20 @@ def run_experiment(config: Config, console: Console) -> dict[str, Any]:
     if not config.force and (found := run.result()) is not None:
         console.print(f"finished before, from the store: {run.directory} (force=true runs it again)", soft_wrap=True)
         return {**found, "directory": str(run.directory)}
-    pretrained = None
-    if needs_pretraining(config):
-        needed = pretraining_of(config)
-        if open_run(needed).result() is None:
-            console.print(f"first the pretrained model: {label(needed)}", soft_wrap=True)
-        pretrained = run_experiment(needed, console)
+    needed: dict[str, dict[str, Any]] = {}
+    for role, prerequisite in prerequisites(config).items():
+        if open_run(prerequisite).result() is None:
+            console.print(f"first the {role} model: {prerequisite.task.name} {label(prerequisite)}", soft_wrap=True)
+        needed[role] = run_experiment(prerequisite, console)
     with run.lock(message=console.print):
         if not config.force and (found := run.result()) is not None:  # made by another process while we waited
             return {**found, "directory": str(run.directory)}
         if config.force:
             run.reset()
-        return {**_run(config, run, pretrained, console), "directory": str(run.directory)}
+        return {**_run(config, run, needed, console), "directory": str(run.directory)}
 
 
-def _run(config: Config, run: Run, pretrained: dict[str, Any] | None, console: Console) -> dict[str, Any]:
+def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: Console) -> dict[str, Any]:
     """Train and measure with records and tracker around it; whatever happens, both are closed."""
     from spikelm.training.stages import train_and_measure
 
@@ -65,14 +64,16 @@ def _run(config: Config, run: Run, pretrained: dict[str, Any] | None, console: C
     ok = False
     started = time.monotonic()
     try:
-        made = train_and_measure(config, run, Path(pretrained["directory"]) if pretrained else None, tracker, console)
+        directories = {role: Path(result["directory"]) for role, result in needed.items()}
+        made = train_and_measure(config, run, directories, tracker, console)
         result = {
             **made,
             "scale": config.scale,
             "task": config.task.name,
             "system": config.system or label(config),
             "select": config.select,
-            "pretrained": pretrained["run_id"] if pretrained else None,
+            "pretrained": needed["pretrained"]["run_id"] if "pretrained" in needed else None,
+            "teacher": needed["teacher"]["run_id"] if "teacher" in needed else None,
             "seconds": round(time.monotonic() - started, 2),
             "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "seed": config.seed,

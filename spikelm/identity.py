@@ -16,53 +16,102 @@ from spikelm.schema import Config, StageConfig, TaskConfig, config_dir
 
 #: fields of a task that say how to read it: what is read is in the hash of its content
 READING = ("hub", "paper_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken")
+OPTIONS = ("calibrate", "follow")  # of a stage: part of the identity where they are set
+UNDISTILLED = ("name", "cache", "general_T")  # of `distill`: the last is in the general run's identity
 FORMAT = 1  # raise when the same config no longer gives the same result
+
+
+PLAIN = {"name": "ann"}  # conf/neuron/ann.yaml, the neuron of every teacher
+
+
+def _task(name: str) -> TaskConfig:
+    loaded = OmegaConf.load(config_dir() / "task" / f"{name}.yaml")
+    found: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), loaded))
+    return found
 
 
 def pretraining_of(config: Config) -> Config:
     """The config of the pretrained run that a fine-tuning starts from: same system, source and scale."""
-    loaded = OmegaConf.load(config_dir() / "task" / "pretrain.yaml")
-    task: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), loaded))
-    return replace(config, task=task, seed=config.pretrain.seed, select="last", force=False)
+    return replace(config, task=_task("pretrain"), seed=config.pretrain.seed, select="last", force=False)
+
+
+def general_of(config: Config) -> Config:
+    """The config of the general distillation that a student starts from: same system, source text and scale."""
+    neuron = {**config.neuron, "T": config.distill.general_T or config.time_steps}
+    seed = config.general.seed
+    return replace(
+        config, task=_task("general_distill"), neuron=neuron, T=neuron["T"], seed=seed, select="last", force=False
+    )
+
+
+def teacher_of(config: Config) -> Config:
+    """The config of a student's teacher: the plain model of the same task, or of the same pretraining."""
+    stage = config.teacher or config.finetune
+    plain = replace(config, neuron=dict(PLAIN), system="", finetune=stage, select="last", force=False)
+    return pretraining_of(plain) if config.task.kind == "general" else replace(plain, seed=stage.seed)
+
+
+def distills(config: Config) -> bool:
+    """Whether the run is a fine-tuning whose `distill` says something; a plain model ignores it."""
+    fine_tuning = config.task.kind not in ("pretrain", "general")
+    return config.spiking and fine_tuning and (config.distill.from_teacher or config.distill.start != "pretrained")
+
+
+def prerequisites(config: Config) -> dict[str, Config]:
+    """The runs this one needs, by role: `pretrained` gives the weights to start from, `teacher` what to imitate."""
+    kind, needed = config.task.kind, {}
+    if kind == "pretrain":
+        return {}
+    if kind == "general":
+        return {} if config.backbone.path else {"teacher": teacher_of(config)}
+    if distills(config) and config.distill.start == "general":
+        needed["pretrained"] = general_of(config)
+    elif not config.backbone.path and not (distills(config) and config.distill.start == "teacher"):
+        needed["pretrained"] = pretraining_of(config)
+    if distills(config) and config.distill.from_teacher:
+        needed["teacher"] = teacher_of(config)
+    return needed
 
 
 def identity(config: Config) -> dict[str, Any]:
-    """The canonical content that is hashed; a fine-tuning holds its pretrained run by id."""
+    """The canonical content that is hashed; a run holds those it needs by id."""
     neuron = {key: value for key, value in config.neuron.items() if key not in ("name", "valid")}
-    source = {key: value for key, value in asdict(config.source).items() if value is not None}
-    if config.source.name == "embedded":
-        source["version"] = microworld.VERSION
-    elif config.source.name == "local":
-        source = source_identity(config.task, config.source, Path(config.runs_dir) / ".cache")
+    kind = config.task.kind
     found: dict[str, Any] = {
         "format": FORMAT,
         "task": {"name": config.task.name},
         "neuron": neuron,
-        "source": source,
+        "source": _source(config),
         "seed": config.seed,
         "precision": config.trainer.precision,
         "measure": asdict(config.measure),
     }
-    if config.task.kind == "pretrain":
+    if kind == "pretrain":
         size = {key: value for key, value in asdict(config.backbone).items() if key not in ("name", "path")}
         return {**found, "backbone": size, "stage": _stage(config.pretrain)}
-    task = {key: value for key, value in asdict(config.task).items() if key not in READING}
-    found |= {"task": task, "stage": _stage(config.finetune), "select": config.select}
+    needed = {role: run_id(identity(needed)) for role, needed in prerequisites(config).items()}
     if config.backbone.path:
-        kept = {name: getattr(config.backbone, name) for name in ("dropout", "attention_dropout")}
-        weights = weights_identity(config.backbone.path, Path(config.runs_dir) / ".cache")
-        return {**found, "weights": weights, "backbone": kept}
-    return {**found, "pretrained": run_id(identity(pretraining_of(config)))}
+        found["weights"] = weights_identity(config.backbone.path, Path(config.runs_dir) / ".cache")
+        found["backbone"] = {name: getattr(config.backbone, name) for name in ("dropout", "attention_dropout")}
+    if kind == "general":
+        return {**found, **needed, "stage": _stage(config.general)}
+    if distills(config):
+        found["distill"] = {key: value for key, value in asdict(config.distill).items() if key not in UNDISTILLED}
+    task = {key: value for key, value in asdict(config.task).items() if key not in READING}
+    return {**found, **needed, "task": task, "stage": _stage(config.finetune), "select": config.select}
 
 
-def needs_pretraining(config: Config) -> bool:
-    """Whether the run starts from a pretrained run of the store, and not from scratch or from given weights."""
-    return config.task.kind != "pretrain" and not config.backbone.path
+def _source(config: Config) -> dict[str, Any]:
+    if config.source.name == "local":
+        return source_identity(config.task, config.source, Path(config.runs_dir) / ".cache")
+    source = {key: value for key, value in asdict(config.source).items() if value is not None}
+    return {**source, "version": microworld.VERSION} if config.source.name == "embedded" else source
 
 
 def _stage(stage: StageConfig) -> dict[str, Any]:
-    """A stage without the seed of the pretrained run, which is that run's own."""
-    return {key: value for key, value in asdict(stage).items() if key != "seed"}
+    """A stage without the seed of the run it starts from, which is that run's own, and without what is not used."""
+    found = asdict(stage)
+    return {key: value for key, value in found.items() if key != "seed" and (value is not None or key not in OPTIONS)}
 
 
 def label(config: Config) -> str:

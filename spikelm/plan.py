@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.experiment import open_run
-from spikelm.identity import label, needs_pretraining, pretraining_of
+from spikelm.identity import label, prerequisites
 from spikelm.measure.energy import ceiling_mj, encoder_terms, energy_mj
 from spikelm.schema import BackboneConfig, Config
 
@@ -92,9 +92,9 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
     }
     if plan.energy_ceiling_mj is not None:
         rows["energy, every neuron firing"] = f"{plan.energy_ceiling_mj:.4g} mJ fp32, times the firing rate"
-    if needs_pretraining(config):
-        needed = open_run(pretraining_of(config))
-        rows["needs the pretrained run"] = f"{needed.id} ({needed.state})"
+    for role, prerequisite in prerequisites(config).items():
+        needed = open_run(prerequisite)
+        rows[f"needs the {role} run"] = f"{prerequisite.task.name} {needed.id} ({needed.state})"
     for what, value in rows.items():
         table.add_row(what, value)
     console.print(table)

@@ -31,7 +31,7 @@ class TaskConfig:
     """What is learned: GLUE-like tasks differ in this alone."""
 
     name: str = MISSING
-    kind: str = MISSING  # classification | regression | pretrain
+    kind: str = MISSING  # classification | regression | pretrain | general
     columns: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     metrics: list[str] = field(default_factory=list)  # the first one is the headline
@@ -65,7 +65,7 @@ class BackboneConfig:
 
 @dataclass
 class StageConfig:
-    """Optimisation of one stage (pretraining or fine-tuning)."""
+    """Optimisation of one stage: pretraining, general distillation or fine-tuning."""
 
     steps: int | None = None
     epochs: int | None = None
@@ -76,7 +76,32 @@ class StageConfig:
     weight_decay: float = 0.0
     clip: float | None = None  # gradient norm
     max_length: int = 128
-    seed: int = 42  # of the pretraining run that a fine-tuning needs
+    calibrate: int | None = None  # batches whose mean sets the spike amplitudes; null: the first, as in the paper
+    follow: float | None = None  # share of the steps during which the amplitudes are set anew every tenth step
+    seed: int = 42  # of the pretrained or general run that a fine-tuning needs
+
+
+@dataclass
+class DistillConfig:
+    """What a spiking student learns from its plain teacher, the ANN fine-tuned on the same task; an ANN ignores it."""
+
+    name: str = "none"
+    start: str = "pretrained"  # pretrained | general | teacher: the weights that a student starts from
+    general_T: int | None = None  # time steps of the general run to start from; null: the student's own
+    head: str = "new"  # new | teacher: where pooler and classifier start
+    labels: float = 1.0  # weight of the labels' own loss
+    logits: float = 0.0  # KL at the temperature; squared error for regression
+    hidden: float = 0.0  # squared error of the layers' outputs over the teacher's variance
+    attention: float = 0.0  # squared error of the attention maps
+    temperature: float = 1.0
+    layers: str = "all"  # all | last | progressive: one more layer at a time over the first half of the steps
+    cache: bool = False  # keep the teacher's outputs on disk (hidden states as float16)
+
+    @property
+    def from_teacher(self) -> bool:
+        """Whether a teacher is needed at all."""
+        weights = self.logits or self.hidden or self.attention
+        return bool(weights) or self.start == "teacher" or self.head == "teacher"
 
 
 @dataclass
@@ -134,7 +159,10 @@ class Config:
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     source: SourceConfig = field(default_factory=SourceConfig)
     pretrain: StageConfig = field(default_factory=StageConfig)
+    general: StageConfig = field(default_factory=StageConfig)
     finetune: StageConfig = field(default_factory=StageConfig)
+    teacher: StageConfig | None = None  # fine-tuning of the teacher; null: like the student's
+    distill: DistillConfig = field(default_factory=DistillConfig)
     measure: MeasureConfig = field(default_factory=MeasureConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
@@ -151,7 +179,7 @@ class Config:
     @property
     def stage(self) -> StageConfig:
         """The stage this run trains."""
-        return self.pretrain if self.task.kind == "pretrain" else self.finetune
+        return {"pretrain": self.pretrain, "general": self.general}.get(self.task.kind, self.finetune)
 
     @property
     def time_steps(self) -> int:

@@ -19,7 +19,7 @@ READING = 1  # raise when the same files no longer give the same rows or documen
 
 def source_identity(task: TaskConfig, source: SourceConfig, cache: Path) -> dict[str, Any]:
     """The part of a local source that decides a result: its content and its tokenizer's."""
-    if task.kind == "pretrain":
+    if task.kind in ("pretrain", "general"):
         found = {"name": source.name, "content": documents_hash(source, cache)}
     else:
         found = {"name": source.name, "content": _rows_hash(task, source, cache)}

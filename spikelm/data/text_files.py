@@ -32,8 +32,13 @@ _DETOKENISE: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def text_files(root: Path) -> dict[str, list[Path]]:
-    """The files of the train and, where there is one, the validation split: in a wikitext folder, or in root itself."""
-    folders = [path for path in sorted(root.iterdir()) if path.is_dir() and squeezed(path.name).startswith("wikitext")]
+    """The files of the train and, where there is one, the validation split.
+
+    They lie in a folder wikitext* of root, in root itself, or, where root has no text, in a wikitext* beside it.
+    """
+    folders = _wikitexts(root)
+    if not folders and not any(path.suffix.lower() in ENDINGS for path in root.iterdir()):
+        folders = _wikitexts(root.absolute().parent)
     if len(folders) > 1:
         raise DataError(
             f"{root} has more than one pretraining text: {', '.join(path.name for path in folders)}",
@@ -52,6 +57,10 @@ def text_files(root: Path) -> dict[str, list[Path]]:
             "put the text there, or set source.root",
         )
     return {"train": train, **({"validation": held_out} if held_out else {})}
+
+
+def _wikitexts(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.iterdir()) if path.is_dir() and squeezed(path.name).startswith("wikitext")]
 
 
 def local_documents(files: dict[str, list[Path]], limit: int) -> dict[str, list[list[str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -45,33 +46,44 @@ def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
         embeddings = model.bert.embeddings
         for table in (embeddings.position_embeddings, embeddings.token_type_embeddings):
             table.weight.mul_(config.backbone.position_init / config.backbone.init)
-    return spikify(model, neuron_spec(config), config.time_steps) if config.spiking else model
+    return spiking_if_asked(model, config)
 
 
 def build_classifier(config: Config, pretrained: Path | None) -> nn.Module:
     """A pretrained encoder with a new head (one output for regression).
 
-    `pretrained` is the model of a pretrained run, amplitudes included; without it the backbone's own weights are
-    taken, and a spiking model sets its amplitudes on the first batch.
+    `pretrained` is the model of a pretrained or general run, amplitudes included; without it the backbone's own
+    weights are taken, and a spiking model sets its amplitudes on the first batch.
     """
-    num_labels = len(config.task.labels) if config.task.kind == "classification" else 1
-    if pretrained is not None:
-        cls = spiking_class(BertForSequenceClassification) if config.spiking else BertForSequenceClassification
-        return _load(cls, pretrained, num_labels=num_labels)
-    size = config.backbone
-    model = _load(
-        BertForSequenceClassification,
-        weights_folder(size.path or ""),
-        num_labels=num_labels,
-        hidden_dropout_prob=size.dropout,
-        attention_probs_dropout_prob=size.attention_dropout,
-    )
+    folder = pretrained or weights_folder(config.backbone.path or "")
+    if config.spiking and pretrained is not None and time_steps_of(pretrained) == config.time_steps:
+        return load(spiking_class(BertForSequenceClassification), folder, config, num_labels=num_labels(config))
+    return spiking_if_asked(load(BertForSequenceClassification, folder, config, num_labels=num_labels(config)), config)
+
+
+def num_labels(config: Config) -> int:
+    """Outputs of the task's head."""
+    return len(config.task.labels) if config.task.kind == "classification" else 1
+
+
+def time_steps_of(folder: Path) -> int | None:
+    """T of a saved spiking model, None of a plain one."""
+    saved = json.loads((folder / "config.json").read_text()).get("spikelm")
+    return int(saved["T"]) if saved else None
+
+
+def spiking_if_asked(model: Any, config: Config) -> nn.Module:
+    """The plain model with the config's neurons, or as it is for the ANN."""
+    model.config.__dict__.pop("spikelm", None)  # of a model with another T, whose amplitudes are not taken over
     return spikify(model, neuron_spec(config), config.time_steps) if config.spiking else model
 
 
-def _load(cls: Any, folder: Path, **settings: Any) -> nn.Module:
+def load(cls: Any, folder: Path, config: Config, **settings: Any) -> Any:
+    """A saved model with the backbone's dropout, which is the run's own choice."""
+    size = config.backbone
+    dropout = {"hidden_dropout_prob": size.dropout, "attention_probs_dropout_prob": size.attention_dropout}
     try:
-        return cls.from_pretrained(folder, **settings)
+        return cls.from_pretrained(folder, **{**dropout, **settings})
     except (OSError, ValueError) as error:
         raise CheckpointError(f"the pretrained model in {folder} cannot be loaded: {error}") from error
 

@@ -14,8 +14,10 @@ from spikelm.data.batches import Batch, step_seed
 from spikelm.data.pretraining import IGNORED
 from spikelm.measure.metrics import compute_metrics, glue_metrics, update_metrics
 from spikelm.schema import StageConfig, TaskConfig
+from spikelm.training.amplitudes import forget_amplitudes
 from spikelm.training.optimization import optimizer_and_schedule
 
+FOLLOWED = 10  # steps between amplitudes that follow the weights (stage.follow)
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
@@ -34,6 +36,8 @@ class StageModule(L.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         torch.manual_seed(step_seed(self.seed, self.global_step, f"dropout {self.global_rank}"))
+        if 0 < self.global_step <= (self.stage.follow or 0) * self.total and self.global_step % FOLLOWED == 0:
+            forget_amplitudes(self.model)
 
     def configure_optimizers(self) -> Any:
         optimizer, schedule = optimizer_and_schedule(self.model, self.stage, self.total)
@@ -96,11 +100,13 @@ class GlueModule(StageModule):
     def logits(self, batch: Batch) -> Tensor:
         return self.model(**{name: batch[name] for name in INPUTS}).logits.float()
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        logits = self.logits(batch)
+    def label_loss(self, logits: Tensor, batch: Batch) -> Tensor:
         if self.task.kind == "regression":
             return F.mse_loss(logits.squeeze(-1), batch["labels"])
         return F.cross_entropy(logits, batch["labels"])
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        return self.label_loss(self.logits(batch), batch)
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         update_metrics(self.metric_sets[dataloader_idx], self.logits(batch), batch["labels"])  # type: ignore[arg-type]

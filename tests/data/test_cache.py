@@ -128,24 +128,24 @@ def test_text_is_tokenised_once(source: str, root: Path, tmp_path: Path, monkeyp
 
 
 def test_a_second_run_does_not_tokenise_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spikelm.training import stages
+    from spikelm.training import builders
 
     config = local(root, "scale=smoke", "task=pretrain")
-    first = stages._pretraining(config, Console(quiet=True))
+    first = builders._pretraining(config, Console(quiet=True))
 
     def refuse(*args: Any) -> Any:
         raise AssertionError("tokenised again")
 
     monkeypatch.setattr(cache_module, "encode_documents", refuse)
-    second = stages._pretraining(config, Console(quiet=True))
+    second = builders._pretraining(config, Console(quiet=True))
     assert all((first.train[0][name] == second.train[0][name]).all() for name in first.train[0])
     assert second.source["rows"] == {"train": 6, "validation": 2}
     assert second.module.model.config.vocab_size == len(VOCAB)
 
 
 def test_warnings_reach_the_console() -> None:
-    from spikelm.training import stages
+    from spikelm.training import builders
 
     console = Console(record=True, file=io.StringIO())
-    stages._announced(Text({}, "", ("[rte] has 5 rows",)), console)
+    builders._announced(Text({}, "", ("[rte] has 5 rows",)), console)
     assert "warning: [rte] has 5 rows" in console.export_text()

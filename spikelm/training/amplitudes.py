@@ -1,0 +1,45 @@
+"""Spike amplitudes from data: the first batch as in the paper, a mean over several, or anew while weights change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import nn
+
+from spikelm.data.batches import Batch
+from spikelm.neurons.bispike import BiSpike
+from spikelm.spiking import neurons
+
+
+def _elastic(model: nn.Module) -> list[BiSpike]:
+    return [neuron for neuron in neurons(model) if isinstance(neuron, BiSpike) and neuron.elastic]
+
+
+def amplitudes_missing(model: nn.Module) -> bool:
+    """Whether some amplitude was neither set by a batch nor brought by a checkpoint."""
+    return any(not neuron.ready for neuron in _elastic(model))
+
+
+def forget_amplitudes(model: nn.Module) -> None:
+    """The next batch in train mode sets the amplitudes anew; learnable ones stay what they have learned."""
+    for neuron in _elastic(model):
+        if not neuron.learnable:
+            neuron.reset_parameters()
+
+
+@torch.no_grad()
+def set_amplitudes(model: nn.Module, batches: Iterable[Batch], forward: Callable[[Batch], object]) -> None:
+    """a = mean over the batches of k mean|m|; each batch is seen with amplitudes of its own."""
+    found = _elastic(model)
+    model.train()
+    sums = [torch.zeros_like(neuron.alpha) for neuron in found]
+    seen = 0
+    for seen, batch in enumerate(batches, start=1):  # noqa: B007 (used below)
+        for neuron in found:
+            neuron.reset_parameters()
+        forward(batch)
+        for total, neuron in zip(sums, found, strict=True):
+            total += neuron.alpha
+    for total, neuron in zip(sums, found, strict=True):
+        neuron.alpha.copy_(total / seen)

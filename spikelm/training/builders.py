@@ -1,0 +1,179 @@
+"""What each kind of run is made of: pretraining, general distillation, fine-tuning; data to model to module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import OmegaConf
+from rich.console import Console
+from tokenizers import Tokenizer
+
+from spikelm.check import typed
+from spikelm.data.batches import Batch, RowBatches, StepBatches, evaluation_batches
+from spikelm.data.cache import encoded_documents, encoded_rows
+from spikelm.data.encode import encode_rows
+from spikelm.data.pretraining import PretrainingBatches
+from spikelm.data.sentences import SentenceBatches
+from spikelm.data.sources import Text, load_documents, load_rows
+from spikelm.data.tokenizer import load_tokenizer
+from spikelm.measure.metrics import constant_predictor
+from spikelm.measure.model import AUDIT_ROWS
+from spikelm.models.bert import build_classifier, build_pretraining_model
+from spikelm.models.students import build_student, convert, load_teacher, take_head, teacher_encoder
+from spikelm.schema import Config
+from spikelm.training.modules import INPUTS, GlueModule, PretrainModule, StageModule
+from spikelm.training.optimization import total_steps
+from spikelm.training.students import GeneralModule, StudentModule, Teacher
+
+EVALUATION_BATCH = 128
+HELD_OUT_ROWS = 512  # pairs or sentences that pretraining and general distillation are evaluated on
+
+
+@dataclass
+class Stage:
+    """All that a fit needs, and what its result says about the data."""
+
+    module: StageModule
+    train: StepBatches
+    evaluation: list[list[Batch]]
+    samples: list[Batch]  # what firing rates and energy are measured on
+    evaluate_every: int
+    source: dict[str, Any]
+    constant: dict[str, float]
+
+
+def build_stage(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """The stage of a config; `needed` are the directories of its prerequisites by role."""
+    if config.task.kind == "pretrain":
+        return _pretraining(config, console)
+    if config.task.kind == "general":
+        return _general(config, needed, console)
+    return _fine_tuning(config, needed, console)
+
+
+def _documents(config: Config, console: Console) -> tuple[Text, Tokenizer, list[list[list[np.ndarray]]]]:
+    """The text without labels, its tokenizer, and both splits as token ids."""
+    text = _announced(load_documents(config.source), console)
+    cache = Path(config.runs_dir) / ".cache"
+    tokenizer = load_tokenizer(config.source, config.backbone, cache)
+    return text, tokenizer, [encoded_documents(text, split, tokenizer, cache) for split in ("train", "validation")]
+
+
+def _general(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    text, tokenizer, splits = _documents(config, console)
+    stage = config.general
+    train, held_out = (
+        SentenceBatches(documents, tokenizer, config.seed, size, stage.max_length)
+        for documents, size in zip(splits, (stage.batch, EVALUATION_BATCH), strict=True)
+    )
+    total = total_steps(stage, train.steps_per_epoch)
+    folder = needed["teacher"] / "model" if "teacher" in needed else None
+    student, teacher = build_student(config, folder), Teacher(teacher_encoder(config, folder))
+    return Stage(
+        module=GeneralModule(student, teacher, stage, total, config.seed),
+        train=train,
+        evaluation=[held_out.fixed(HELD_OUT_ROWS)],
+        samples=_sample(train.fixed(config.measure.samples)),
+        evaluate_every=max(1, total // 10),
+        source=text.record(config.source),
+        constant={},
+    )
+
+
+def _pretraining(config: Config, console: Console) -> Stage:
+    text, tokenizer, splits = _documents(config, console)
+    stage = config.pretrain
+    train, held_out = (
+        PretrainingBatches(documents, tokenizer, config.seed, size, stage.max_length)
+        for documents, size in zip(splits, (stage.batch, EVALUATION_BATCH), strict=True)
+    )
+    total = total_steps(stage, train.steps_per_epoch)
+    model = build_pretraining_model(config, tokenizer.get_vocab_size())
+    return Stage(
+        module=PretrainModule(model, stage, total, config.seed),
+        train=train,
+        evaluation=[held_out.fixed(HELD_OUT_ROWS)],
+        samples=_sample(train.fixed(config.measure.samples)),
+        evaluate_every=max(1, total // 5),
+        source=text.record(config.source),
+        constant={},
+    )
+
+
+def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    task, stage = config.task, config.finetune
+    text = _announced(load_rows(task, config.source), console)
+    cache = Path(config.runs_dir) / ".cache"
+    tokenizer = load_tokenizer(config.source, config.backbone, cache)
+    encoded = {split: encoded_rows(text, split, task, tokenizer, stage.max_length, cache) for split in text.splits}
+    train = RowBatches(encoded["train"], config.seed, stage.batch)
+    total = total_steps(stage, train.steps_per_epoch)
+    first = next(iter(task.splits))
+    regression = task.kind == "regression"
+    constant: dict[str, float] = {}
+    for split, suffix in task.splits.items():
+        labels = torch.from_numpy(encoded[split].labels)
+        found = constant_predictor(labels, task.metrics, max(1, len(task.labels)), regression)
+        constant |= {f"{name}{suffix}": found[name] for name in task.metrics}
+    return Stage(
+        module=_fine_tuned(config, needed, total),
+        train=train,
+        evaluation=[evaluation_batches(encoded[split], EVALUATION_BATCH) for split in task.splits],
+        samples=_sample([RowBatches(encoded[first], 0, config.measure.samples)[0]]),
+        evaluate_every=train.steps_per_epoch,
+        source=text.record(config.source),
+        constant=constant,
+    )
+
+
+def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int) -> GlueModule:
+    """The module of a fine-tuning, with its teacher where it has one."""
+    task, stage, settings = config.task, config.finetune, config.distill
+    models = {role: directory / "model" for role, directory in needed.items()}
+    if "teacher" not in models:
+        return GlueModule(build_classifier(config, models.get("pretrained")), task, stage, total, config.seed)
+    teacher = load_teacher(config, models["teacher"])
+    model: Any
+    if settings.start == "teacher":
+        model = convert(config, models["teacher"])
+    else:
+        model = build_classifier(config, models.get("pretrained"))
+    if settings.head == "teacher":
+        take_head(model, teacher)
+    maps = settings.attention > 0
+    if maps:  # only the eager path has them
+        for one in (model, teacher):
+            one.set_attn_implementation("eager")
+    return StudentModule(model, Teacher(teacher, maps), settings, task, stage, total, config.seed)
+
+
+def audit_batch(saved: Mapping[str, Any]) -> Batch:
+    """The first rows of a finished run's measurement samples, from its recorded config."""
+    config = typed(OmegaConf.create(dict(saved)))
+    cache = Path(config.runs_dir) / ".cache"
+    tokenizer = load_tokenizer(config.source, config.backbone, cache)
+    if config.task.kind in ("pretrain", "general"):
+        documents = encoded_documents(load_documents(config.source), "train", tokenizer, cache)
+        stage = config.stage
+        kind = PretrainingBatches if config.task.kind == "pretrain" else SentenceBatches
+        samples = kind(documents, tokenizer, config.seed, stage.batch, stage.max_length).fixed(AUDIT_ROWS)
+    else:
+        split = next(iter(config.task.splits))
+        rows = load_rows(config.task, config.source).splits[split][:AUDIT_ROWS]
+        samples = evaluation_batches(encode_rows(config.task, rows, tokenizer, config.finetune.max_length), AUDIT_ROWS)
+    return _sample(samples)[0]
+
+
+def _announced(text: Text, console: Console) -> Text:
+    for warning in text.warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False, soft_wrap=True)
+    return text
+
+
+def _sample(batches: Sequence[Batch]) -> list[Batch]:
+    return [{name: batch[name] for name in INPUTS} for batch in batches]

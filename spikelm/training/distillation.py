@@ -1,0 +1,61 @@
+"""What a student can take from a teacher: logits, hidden states, attention maps; one loss each, pads left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from spikelm.schema import DistillConfig
+
+
+def logits_loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """t^2 KL(teacher / t || student / t), mean over rows; one output (regression): the squared error."""
+    if student.shape[-1] == 1:
+        return F.mse_loss(student, teacher)
+    goal = F.log_softmax(teacher / temperature, dim=-1)
+    found = F.log_softmax(student / temperature, dim=-1)
+    return temperature**2 * F.kl_div(found, goal, reduction="batchmean", log_target=True)
+
+
+def hidden_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
+    """For each layer mean (s - t)^2 / var(t) over the real tokens: the share of the teacher that is not explained."""
+    real = mask.bool()
+    losses = []
+    for ours, theirs in zip(student, teacher, strict=True):
+        goal = theirs[real].float()
+        losses.append(F.mse_loss(ours[real].float(), goal) / goal.var())
+    return losses
+
+
+def attention_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
+    """For each layer the squared error of the maps (B, heads, n, n), summed over keys, mean over heads and queries."""
+    real = mask.bool()
+    losses = []
+    for ours, theirs in zip(student, teacher, strict=True):
+        error = (ours.float() - theirs.float()).square().sum(-1).mean(1)  # what pads attend to does not count
+        losses.append(error[real].mean())
+    return losses
+
+
+def layer_weights(settings: DistillConfig, layers: int, progress: float) -> list[float]:
+    """Weights of the layers' losses, summing to one; `progress` is the share of the steps already done.
+
+    progressive: the first layer alone at the start, one more at a time, all of them after half of the steps.
+    """
+    if settings.layers == "last":
+        active = [layer == layers - 1 for layer in range(layers)]
+    elif settings.layers == "progressive":
+        reached = min(layers, 1 + math.floor(2 * progress * layers))
+        active = [layer < reached for layer in range(layers)]
+    else:
+        active = [True] * layers
+    return [float(on) / sum(active) for on in active]
+
+
+def weighted(losses: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Their weighted sum; what has no weight is not part of the graph."""
+    return torch.stack([weight * loss for weight, loss in zip(weights, losses, strict=True) if weight]).sum()

@@ -1,0 +1,109 @@
+"""Lightning modules of students: general distillation without labels, and fine-tuning with a teacher beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from spikelm.data.batches import Batch
+from spikelm.schema import DistillConfig, StageConfig, TaskConfig
+from spikelm.training.distillation import attention_losses, hidden_losses, layer_weights, logits_loss, weighted
+from spikelm.training.modules import INPUTS, GlueModule, StageModule
+
+
+class Teacher:
+    """A frozen plain model in eval mode. No module of its student: it is not trained, saved or counted."""
+
+    def __init__(self, model: Any, attention: bool = False) -> None:
+        self.model = model.eval().requires_grad_(False)
+        self.attention = attention
+
+    @torch.no_grad()
+    def __call__(self, batch: Batch) -> Any:
+        device = batch["input_ids"].device
+        if self.model.device != device:
+            self.model.to(device)
+        return self.model(**{name: batch[name] for name in INPUTS}, **wanted(self.attention))
+
+
+def wanted(attention: bool) -> dict[str, bool]:
+    """What a forward pass has to record."""
+    return {"output_hidden_states": True, "output_attentions": attention}
+
+
+class GeneralModule(StageModule):
+    """Loss = mean over the layers of |s - t|^2 / var(t); the embeddings, equal in both, are frozen."""
+
+    def __init__(self, model: Any, teacher: Teacher, stage: StageConfig, total: int, seed: int) -> None:
+        super().__init__(model, stage, total, seed)
+        self.teacher = teacher
+        model.embeddings.requires_grad_(False)
+        model.pooler.requires_grad_(False)  # no loss sees it
+
+    def losses(self, batch: Batch) -> tuple[list[Tensor], Tensor]:
+        """The loss of each layer, and the cosine of the two models' mean states, sentence by sentence."""
+        goal = self.teacher(batch)
+        found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(False))
+        mask = batch["attention_mask"]
+        layers = hidden_losses(found.hidden_states[1:], goal.hidden_states[1:], mask)
+        means = [(output.last_hidden_state * mask[..., None]).sum(1) for output in (found, goal)]
+        return layers, F.cosine_similarity(*means)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        return torch.stack(self.losses(batch)[0]).mean()
+
+    def on_validation_epoch_start(self) -> None:
+        self._seen: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        layers, cosine = self.losses(batch)
+        self._seen.append((torch.stack(layers), batch["attention_mask"].sum(), cosine))
+
+    def on_validation_epoch_end(self) -> None:
+        tokens = torch.stack([count for _, count, _ in self._seen]).double()
+        layers = torch.stack([losses for losses, _, _ in self._seen]).double()
+        by_layer = (layers * tokens[:, None]).sum(0) / tokens.sum()
+        cosine = torch.cat([cosine for _, _, cosine in self._seen])
+        self.scores = {
+            "loss": float(by_layer.mean()),
+            "last_loss": float(by_layer[-1]),
+            "cosine": 100 * float(cosine.mean()),
+        }
+
+
+class StudentModule(GlueModule):
+    """Loss = labels' loss + KL on logits + squared errors of hidden states and attention maps, each with its weight."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        teacher: Teacher,
+        settings: DistillConfig,
+        task: TaskConfig,
+        stage: StageConfig,
+        total: int,
+        seed: int,
+    ) -> None:
+        super().__init__(model, task, stage, total, seed)
+        self.teacher = teacher
+        self.settings = settings
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        settings, mask = self.settings, batch["attention_mask"]
+        goal = self.teacher(batch)
+        found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(settings.attention > 0))
+        logits = found.logits.float()
+        loss = settings.labels * self.label_loss(logits, batch)
+        if settings.logits:
+            loss = loss + settings.logits * logits_loss(logits, goal.logits.float(), settings.temperature)
+        layers = layer_weights(settings, len(found.hidden_states) - 1, self.global_step / self.total)
+        if settings.hidden:
+            states = hidden_losses(found.hidden_states[1:], goal.hidden_states[1:], mask)
+            loss = loss + settings.hidden * weighted(states, layers)
+        if settings.attention:
+            maps = attention_losses(found.attentions, goal.attentions, mask)
+            loss = loss + settings.attention * weighted(maps, layers)
+        return loss
