@@ -171,8 +171,7 @@ def check(config: Config) -> None:
     _check_stage("pretrain", config.pretrain, config.backbone.positions)
     if config.task.kind not in ("pretrain", "general"):
         _check_stage("finetune", config.finetune, config.backbone.positions)
-        if config.teacher:
-            _check_stage("teacher", config.teacher, config.backbone.positions)
+        _check_stage("teacher", config.teacher, config.backbone.positions)
     _check_distill(config)
     _check_source(config.source)
     check_neuron(config.neuron)

@@ -46,7 +46,7 @@ def general_of(config: Config) -> Config:
 
 def teacher_of(config: Config) -> Config:
     """The config of a student's teacher: the plain model of the same task, or of the same pretraining."""
-    stage = config.teacher or config.finetune
+    stage = StageConfig(**asdict(config.teacher))
     plain = replace(config, neuron=dict(PLAIN), system="", finetune=stage, select="last", force=False)
     return pretraining_of(plain) if config.task.kind == "general" else replace(plain, seed=stage.seed)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omegaconf import MISSING
+from omegaconf import II, MISSING
 
 PACKAGE = Path(__file__).resolve().parent
 
@@ -79,6 +79,22 @@ class StageConfig:
     calibrate: int | None = None  # batches whose mean sets the spike amplitudes; null: the first, as in the paper
     follow: float | None = None  # share of the steps during which the amplitudes are set anew every tenth step
     seed: int = 42  # of the pretrained or general run that a fine-tuning needs
+
+
+@dataclass
+class TeacherConfig(StageConfig):
+    """Fine-tuning of a student's teacher: like the student's where nothing else is said."""
+
+    steps: int | None = II("finetune.steps")
+    epochs: int | None = II("finetune.epochs")
+    batch: int = II("finetune.batch")
+    lr: float = II("finetune.lr")
+    schedule: str = II("finetune.schedule")
+    warmup: float = II("finetune.warmup")
+    weight_decay: float = II("finetune.weight_decay")
+    clip: float | None = II("finetune.clip")
+    max_length: int = II("finetune.max_length")
+    seed: int = II("seed")  # of the teacher's run
 
 
 @dataclass
@@ -161,7 +177,7 @@ class Config:
     pretrain: StageConfig = field(default_factory=StageConfig)
     general: StageConfig = field(default_factory=StageConfig)
     finetune: StageConfig = field(default_factory=StageConfig)
-    teacher: StageConfig | None = None  # fine-tuning of the teacher; null: like the student's
+    teacher: TeacherConfig = field(default_factory=TeacherConfig)
     distill: DistillConfig = field(default_factory=DistillConfig)
     measure: MeasureConfig = field(default_factory=MeasureConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
