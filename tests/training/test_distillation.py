@@ -1,0 +1,88 @@
+"""Losses of distillation against plain loops and scipy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import rel_entr, softmax
+from torch import Tensor
+
+from spikelm.schema import DistillConfig
+from spikelm.training.distillation import attention_losses, hidden_losses, layer_weights, logits_loss, weighted
+
+MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]])
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_logits_loss_is_the_scaled_divergence(temperature: float) -> None:
+    student, teacher = random(5, 3, seed=1), random(5, 3, seed=2)
+    p, q = (softmax(logits.double().numpy() / temperature, axis=-1) for logits in (teacher, student))
+    expected = temperature**2 * rel_entr(p, q).sum(-1).mean()
+    assert float(logits_loss(student, teacher, temperature)) == pytest.approx(expected, rel=1e-5)
+    assert float(logits_loss(teacher, teacher, temperature)) == pytest.approx(0, abs=1e-6)
+
+
+def test_logits_loss_of_one_output_is_the_squared_error() -> None:
+    student, teacher = random(6, 1, seed=1), random(6, 1, seed=2)
+    expected = np.mean([(float(s) - float(t)) ** 2 for s, t in zip(student, teacher, strict=True)])
+    assert float(logits_loss(student, teacher, 3.0)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_hidden_losses_are_the_unexplained_share_of_real_tokens() -> None:
+    student, teacher = [random(2, 4, 8, seed=1), random(2, 4, 8, seed=2)], [random(2, 4, 8, seed=3)] * 2
+    for layer, loss in enumerate(hidden_losses(student, teacher, MASK)):
+        errors, goals = [], []
+        for b in range(2):
+            for i in range(4):
+                if MASK[b, i]:
+                    errors += ((student[layer][b, i] - teacher[layer][b, i]) ** 2).tolist()
+                    goals += teacher[layer][b, i].tolist()
+        assert float(loss) == pytest.approx(np.mean(errors) / np.var(goals, ddof=1), rel=1e-5)
+
+
+def test_attention_losses_leave_out_what_pads_attend_to() -> None:
+    student, teacher = (random(2, 3, 4, 4, seed=seed).softmax(-1) for seed in (1, 2))
+    errors = [
+        float(((student[b, h, i] - teacher[b, h, i]) ** 2).sum())
+        for b in range(2)
+        for h in range(3)
+        for i in range(4)
+        if MASK[b, i]
+    ]
+    assert float(attention_losses([student], [teacher], MASK)[0]) == pytest.approx(np.mean(errors), rel=1e-5)
+
+
+def test_pads_cannot_change_a_loss() -> None:
+    student, teacher = random(2, 4, 8, seed=1), random(2, 4, 8, seed=2)
+    changed = torch.where(MASK.bool()[..., None], student, 100.0)
+    assert torch.equal(hidden_losses([student], [teacher], MASK)[0], hidden_losses([changed], [teacher], MASK)[0])
+
+
+@pytest.mark.parametrize(
+    ("layers", "progress", "expected"),
+    [
+        ("all", 0.0, [0.25] * 4),
+        ("last", 0.0, [0, 0, 0, 1]),
+        ("progressive", 0.0, [1, 0, 0, 0]),
+        ("progressive", 0.13, [0.5, 0.5, 0, 0]),
+        ("progressive", 0.3, [1 / 3, 1 / 3, 1 / 3, 0]),
+        ("progressive", 0.5, [0.25] * 4),
+        ("progressive", 1.0, [0.25] * 4),
+    ],
+)
+def test_layer_weights(layers: str, progress: float, expected: list[float]) -> None:
+    assert layer_weights(DistillConfig(layers=layers), 4, progress) == pytest.approx(expected)
+
+
+def test_a_layer_without_weight_gets_no_gradient() -> None:
+    losses = [torch.tensor(2.0, requires_grad=True), torch.tensor(3.0, requires_grad=True)]
+    total = weighted(losses, [0.0, 0.5])
+    total.backward()
+    assert float(total) == 1.5
+    assert losses[0].grad is None
+    assert float(losses[1].grad) == 0.5  # type: ignore[arg-type]

@@ -1,0 +1,164 @@
+"""Students and teachers from config to result: who starts from what, and what the teacher may not touch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from spikelm.compose import load_config
+from spikelm.errors import ConfigError
+from spikelm.experiment import open_run, run_experiment
+from spikelm.identity import identity, prerequisites
+from spikelm.records import run_id
+from spikelm.schema import Config
+from spikelm.spiking import load_pretrained, neurons
+from spikelm.training.builders import build_stage
+
+QUIET = Console(quiet=True)
+RTE = ("task=glue/rte", "neuron=bispike")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+def config_of(runs: Path, *overrides: str) -> Config:
+    return load_config(["scale=smoke", f"runs_dir={runs}", *overrides])
+
+
+def smoke(runs: Path, *overrides: str) -> dict[str, Any]:
+    return run_experiment(config_of(runs, *overrides), QUIET)
+
+
+def stage_of(config: Config) -> Any:
+    needed = {role: Path(run_experiment(run, QUIET)["directory"]) for role, run in prerequisites(config).items()}
+    return build_stage(config, needed, QUIET)
+
+
+def id_of(*overrides: str) -> str:
+    return run_id(identity(load_config(list(overrides))))
+
+
+def test_prerequisites_by_role() -> None:
+    found = prerequisites(load_config([*RTE, "distill=general", "T=4", "distill.general_T=1"]))
+    assert {role: run_id(identity(run)) for role, run in found.items()} == {
+        "pretrained": id_of("task=general_distill", "neuron=bispike", "T=1"),
+        "teacher": id_of("task=glue/rte", "neuron=ann"),
+    }
+    assert set(prerequisites(load_config([*RTE, "distill=logits"]))) == {"pretrained", "teacher"}
+    assert set(prerequisites(load_config([*RTE, "distill.start=teacher"]))) == {"teacher"}
+    assert set(prerequisites(load_config([*RTE]))) == {"pretrained"}
+    general = prerequisites(load_config(["task=general_distill", "neuron=bispike"]))
+    assert {role: run.task.name for role, run in general.items()} == {"teacher": "pretrain"}
+
+
+def test_the_plain_model_ignores_distillation_and_a_student_does_not() -> None:
+    assert id_of("neuron=ann", "distill=general") == id_of("neuron=ann")
+    changes = ["logits=1", "hidden=1", "attention=1", "start=general", "start=teacher", "head=teacher"]
+    ids = {id_of(*RTE, f"distill.{change}") for change in changes}
+    assert len({*ids, id_of(*RTE)}) == len(changes) + 1
+    assert id_of(*RTE, "teacher.lr=7e-4") == id_of(*RTE), "no teacher, no difference"
+    assert id_of(*RTE, "distill=logits", "teacher.lr=7e-4") != id_of(*RTE, "distill=logits")
+
+
+@pytest.mark.parametrize(
+    "options", [("distill=general",), ("distill=full", "distill.attention=1"), ("distill.start=teacher",)]
+)
+def test_students_run_end_to_end(options: tuple[str, ...], runs: Path) -> None:
+    result = smoke(runs, *RTE, *options)
+    assert result["teacher"] == open_run(config_of(runs, "task=glue/rte", "neuron=ann")).id
+    assert result["spike_driven"]["verdict"] == "fully"
+
+
+def test_a_regression_student_runs(runs: Path) -> None:
+    assert smoke(runs, "task=glue/stsb", "neuron=lif", "distill=full", "distill.layers=progressive")["teacher"]
+
+
+def test_general_distillation_starts_at_the_teacher_and_leaves_its_embeddings(runs: Path) -> None:
+    config = config_of(runs, "task=general_distill", "neuron=bispike")
+    result = run_experiment(config, QUIET)
+    teacher = load_pretrained(Path(open_run(prerequisites(config)["teacher"]).directory) / "model")
+    student = load_pretrained(Path(result["directory"]) / "model")
+    theirs = teacher.get_input_embeddings().weight  # type: ignore[operator]
+    assert torch.equal(student.get_input_embeddings().weight, theirs)  # type: ignore[operator]
+    assert all(neuron.ready for neuron in neurons(student))  # type: ignore[attr-defined]
+    assert set(result["metrics"]) == {"loss", "last_loss", "cosine"}
+
+
+def test_training_brings_the_student_closer(runs: Path) -> None:
+    short = smoke(runs, "task=general_distill", "neuron=bispike", "general.steps=1", "general.lr=1e-9")
+    longer = smoke(runs, "task=general_distill", "neuron=bispike", "general.steps=60", "general.lr=3e-3")
+    assert longer["metrics"]["loss"] < 0.9 * short["metrics"]["loss"]
+
+
+def test_the_teacher_is_frozen_and_not_part_of_the_student(runs: Path) -> None:
+    module = stage_of(config_of(runs, *RTE, "distill=full")).module
+    teacher = module.teacher.model
+    assert not teacher.training
+    assert not any(parameter.requires_grad for parameter in teacher.parameters())
+    ours = {id(parameter) for parameter in module.parameters()}
+    assert not ours & {id(parameter) for parameter in teacher.parameters()}
+
+
+def test_the_loss_is_the_weighted_sum(runs: Path) -> None:
+    def loss(*options: str) -> float:
+        stage = stage_of(config_of(runs, *RTE, "backbone.dropout=0", "backbone.attention_dropout=0", *options))
+        torch.manual_seed(0)
+        stage.module.train()
+        return float(stage.module.training_step(stage.train[0], 0))
+
+    # start=teacher takes the head over, so all four see one and the same model
+    base = ("distill.start=teacher", "distill.head=teacher")
+    parts = {part: loss(*base, "distill.labels=0", f"distill.{part}=1") for part in ("logits", "hidden", "attention")}
+    labels = loss(*base)
+    assert all(value > 0 for value in parts.values())
+    both = loss(*base, "distill.labels=2", "distill.logits=3", "distill.hidden=0.5", "distill.attention=4")
+    expected = 2 * labels + 3 * parts["logits"] + 0.5 * parts["hidden"] + 4 * parts["attention"]
+    assert both == pytest.approx(expected, rel=1e-4)
+
+
+def test_more_time_steps_take_over_weights_and_set_amplitudes_anew(runs: Path) -> None:
+    stage = stage_of(config_of(runs, *RTE, "T=3", "distill=general", "distill.general_T=1"))
+    general = config_of(runs, "task=general_distill", "neuron=bispike", "T=1")
+    saved = load_pretrained(Path(open_run(general).directory) / "model")
+    ours, theirs = stage.module.model.bert.encoder.layer[0], saved.encoder.layer[0]  # type: ignore[union-attr]
+    assert torch.equal(ours.intermediate.dense.weight, theirs.intermediate.dense.weight)  # type: ignore[union-attr]
+    assert [tuple(neuron.alpha.shape) for neuron in neurons(stage.module.model)] == [(3,)] * 12  # type: ignore[union-attr]
+    assert not any(neuron.ready for neuron in neurons(stage.module.model))  # type: ignore[attr-defined]
+
+
+def test_a_head_is_taken_over(runs: Path) -> None:
+    module = stage_of(config_of(runs, *RTE, "distill=general")).module
+    assert torch.equal(module.model.classifier.weight, module.teacher.model.classifier.weight)
+    assert torch.equal(module.model.bert.pooler.dense.weight, module.teacher.model.bert.pooler.dense.weight)
+
+
+@pytest.mark.parametrize("options", [("task=general_distill", "neuron=bispike"), (*RTE, "distill=general")])
+def test_a_resumed_student_ends_where_the_whole_one_ends(options: tuple[str, ...], tmp_path: Path) -> None:
+    whole = smoke(tmp_path / "whole", *options)
+    runs = tmp_path / "cut"
+    config = config_of(runs, *options)
+    for run in prerequisites(config).values():
+        run_experiment(run, QUIET)
+    run = open_run(config)
+    smoke(runs, *options, "trainer.checkpoint_every=5")
+    [last] = run.checkpoints.glob("step-*.ckpt")
+    assert int(last.stem.removeprefix("step-")) % 4, "steps are left to be made again: 8 and 12 are all of them"
+    (run.directory / "result.json").unlink()
+    assert smoke(runs, *options)["metrics"] == whole["metrics"]
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(ConfigError, match="spiking student"):
+        load_config(["task=general_distill", "neuron=ann"])
+    with pytest.raises(ConfigError, match=r"distill\.start"):
+        load_config([*RTE, "distill.start=genral"])
+    with pytest.raises(ConfigError, match=r"general\.follow"):
+        load_config(["task=general_distill", "neuron=bispike", "general.follow=2"])
+    with pytest.raises(ConfigError, match=r"general_T"):
+        load_config([*RTE, "distill.general_T=0"])
