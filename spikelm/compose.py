@@ -91,10 +91,7 @@ def precheck(argv: Sequence[str]) -> bool:
 
 def _variants(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
     """The first value of every sweep together, then each other value once: their sum, not their product."""
-    try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-    except OverrideParseException as error:
-        raise ConfigError(f"{error.override!r} is not an override", "write key=value, group=option") from error
+    parsed = _parsed(overrides)
     choices = [_values(override) for override in parsed]
     swept = [override for override in parsed if override.is_sweep_override()]
     if swept and not multirun:
@@ -105,6 +102,18 @@ def _variants(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
     for position, values in enumerate(choices):
         variants += [[*first[:position], value, *first[position + 1 :]] for value in values[1:]]
     return variants
+
+
+def sweep_values(overrides: Sequence[str]) -> list[list[str]]:
+    """For each override of a sweep the overrides it stands for: task=a,b is task=a and task=b."""
+    return [_values(override) for override in _parsed(overrides)]
+
+
+def _parsed(overrides: Sequence[str]) -> list[Override]:
+    try:
+        return OverridesParser.create().parse_overrides(list(overrides))
+    except OverrideParseException as error:
+        raise ConfigError(f"{error.override!r} is not an override", "write key=value, group=option") from error
 
 
 def _values(override: Override) -> list[str]:

@@ -15,7 +15,7 @@ def main(argv: Sequence[str]) -> int:
     """Parse and dispatch; without a subcommand the runs are listed."""
     parser = argparse.ArgumentParser(prog="spikelm-report", description="What the store holds.")
     parser.set_defaults(command="runs", runs_dir=default_runs_dir())
-    commands = parser.add_subparsers(dest="command", metavar="runs|table|reproduce")
+    commands = parser.add_subparsers(dest="command", metavar="runs|table|reproduce|scores|curves")
     runs = commands.add_parser("runs", help="list the runs (the default)")
     table = commands.add_parser("table", help="a table of the paper from the runs there are")
     reproduce = commands.add_parser("reproduce", help="run what a table still needs, then print it")
@@ -25,7 +25,13 @@ def main(argv: Sequence[str]) -> int:
         command.add_argument("--source", default="embedded")
         command.add_argument("--seeds", default="42", help="comma-separated; several give mean ± standard deviation")
     reproduce.add_argument("--launcher", default="", help="basic (default) or joblib")
-    for command in (runs, table, reproduce):
+    scores = commands.add_parser("scores", help="the runs of a sweep as one table: a row a system, a column a task")
+    curves = commands.add_parser("curves", help="a metric of the runs of a sweep over their steps, as a figure")
+    curves.add_argument("--metric", default="train/loss")
+    for command in (scores, curves):
+        command.add_argument("overrides", nargs="+", help="as after spikelm-run -m; nothing is run")
+        command.add_argument("--output", type=Path, help="the file to write; by default under the store")
+    for command in (runs, table, reproduce, scores, curves):
         command.add_argument("--runs-dir", default=default_runs_dir())
     args = parser.parse_args(argv)
     root = Path(args.runs_dir)
@@ -33,6 +39,16 @@ def main(argv: Sequence[str]) -> int:
         from spikelm.report.runs import list_runs
 
         list_runs(root)
+        return 0
+    if args.command == "scores":
+        from spikelm.report.scores import show_scores
+
+        show_scores(args.overrides, root, args.output)
+        return 0
+    if args.command == "curves":
+        from spikelm.report.curves import draw_curves
+
+        draw_curves(args.overrides, args.metric, root, args.output)
         return 0
     tables = [load_table(id) for id in (TABLES if args.id == "all" else [args.id])]
     options = [f"scale={args.scale}", f"source={args.source}", f"runs_dir={root}"]

@@ -40,7 +40,7 @@ def render_table(table: PaperTable, options: Sequence[str], seeds: Sequence[int]
     scale, source = (option.partition("=")[2] for option in options[:2])
     path = root / "tables" / f"table{table.id}-{scale}-{source}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [f"# {title}", "", _line(headings), _line(["---"] * len(headings)), *map(_line, cells)]
+    lines = [f"# {title}", "", *markdown_table(headings, cells)]
     lines += ["", *(f"- {note}" for note in table.notes), ""]
     path.write_text("\n".join(lines))
     console.print(f"  written to {path}", soft_wrap=True)
@@ -86,6 +86,11 @@ def _cell(ours: Sequence[float], paper: Any, column: str) -> str:
     if len(set(ours)) > 1:
         left += f"±{statistics.stdev(ours):.{digits}f}"
     return f"{left} ({'–' if paper is None else paper})"
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table."""
+    return [_line(headings), _line(["---"] * len(headings)), *map(_line, rows)]
 
 
 def _line(cells: Sequence[str]) -> str:

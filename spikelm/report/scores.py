@@ -1,0 +1,106 @@
+"""spikelm-report scores: the runs of a sweep as one table, a row a system and a column a task."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from spikelm.report.render import markdown_table
+from spikelm.report.sweeps import Job, jobs_of
+
+#: the metric that table 3 prints for a task, where it is not the first one
+PRINTED = {"mrpc": "f1", "qqp": "f1", "stsb": "spearman"}
+
+
+def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Path:
+    """Print the table and write it as Markdown with the command of every run; unfinished cells stay empty."""
+    jobs = jobs_of([*overrides, f"runs_dir={root}"])
+    tasks = list(dict.fromkeys(job.config.task.name for job in jobs))
+    systems: dict[str, list[Job]] = {}
+    for job in jobs:
+        systems.setdefault(system_of(job), []).append(job)
+    first = jobs[0].config
+    seeds = sorted({job.config.seed for job in jobs})
+    missing = [job for job in jobs if job.run.result() is None]
+    title = (
+        f"{first.scale} scale, source {first.source.name}, seed{'s' if len(seeds) > 1 else ''} "
+        f"{', '.join(map(str, seeds))}: dev scores in %, mean of the tasks where all are there"
+    )
+    headings = ["system", *(_heading(task) for task in tasks), "mean", "firing %", "mJ fp32", "of the ANN", "minutes"]
+    lines = [[name, *_cells(found, tasks)] for name, found in systems.items()]
+    shown = Table(title=title, title_justify="left")
+    for heading in headings:
+        shown.add_column(heading, justify="left" if heading == "system" else "right")
+    for line in lines:
+        shown.add_row(*line)
+    console = Console(width=max(Console().width, 120))
+    console.print(shown)
+    if missing:
+        console.print(f"  {len(missing)} of {len(jobs)} runs are not finished", soft_wrap=True)
+    path = output or root / "tables" / f"scores-{first.scale}-{first.source.name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    commands = [f"- `{job.command}` ({_state(job)})".replace(f" runs_dir={root}", "") for job in jobs]
+    path.write_text("\n".join([f"# {title}", "", *markdown_table(headings, lines), "", *commands, ""]))
+    console.print(f"  written to {path}", soft_wrap=True)
+    return path
+
+
+def system_of(job: Job) -> str:
+    """Neuron, T, k and what it was distilled with; the config's own name for a system where it has one."""
+    config = job.config
+    if config.system or not config.spiking:
+        return config.system or str(config.neuron["name"])
+    parts = [str(config.neuron["name"]), f"T={config.time_steps}"]
+    if "k" in config.neuron:
+        parts.append(f"k={config.neuron['k']:g}")
+    if config.distill.name != "none":
+        parts.append(f"distill={config.distill.name}")
+    return " ".join(parts)
+
+
+def _heading(task: str) -> str:
+    name = task.removeprefix("glue/")
+    return f"{name} ({PRINTED[name]})" if name in PRINTED else name
+
+
+def headline(task: str, metrics: dict[str, float]) -> float:
+    """The number that table 3 prints for a task."""
+    return metrics[PRINTED.get(task.removeprefix("glue/"), next(iter(metrics)))]
+
+
+def _cells(jobs: Sequence[Job], tasks: Sequence[str]) -> list[str]:
+    results = [(job.config.task.name, result) for job in jobs if (result := job.run.result()) is not None]
+    scores = {task: [headline(task, r["metrics"]) for name, r in results if name == task] for task in tasks}
+    complete = all(scores.values())
+    mean = f"{statistics.fmean(statistics.fmean(values) for values in scores.values()):.1f}" if complete else ""
+    rates = [100 * r["firing_rate"]["mean"] for _, r in results if r["firing_rate"]["mean"] is not None]
+    energies = [(r["energy_mj"]["fp32"], r["energy_ann_mj"]["fp32"]) for _, r in results]
+    ours, ann = (statistics.fmean(column) for column in zip(*energies, strict=True)) if energies else (0.0, 0.0)
+    return [
+        *(_spread(values) for values in scores.values()),
+        mean,
+        f"{statistics.fmean(rates):.1f}" if rates else "",
+        f"{ours:.3f}" if energies else "",
+        f"1/{ann / ours:.1f}" if energies else "",
+        f"{sum(r['seconds'] for _, r in results) / 60:.0f}" if results else "",
+    ]
+
+
+def _spread(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    tail = f"±{statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.1f}{tail}"
+
+
+def _state(job: Job) -> str:
+    result: dict[str, Any] | None = job.run.result()
+    if result is None:
+        return job.run.state
+    score = headline(job.config.task.name, result["metrics"])
+    return f"{score:.2f}, {result['seconds'] / 60:.1f} min, run {job.run.id[:8]}"

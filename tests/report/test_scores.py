@@ -1,0 +1,75 @@
+"""Scores and curves of a sweep, from a store filled by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spikelm.compose import load_config
+from spikelm.errors import ConfigError
+from spikelm.experiment import open_run
+from spikelm.records import RESULT_FIELDS
+from spikelm.report.curves import draw_curves, read_metric, smooth
+from spikelm.report.scores import show_scores
+from spikelm.report.sweeps import jobs_of
+
+TASKS = "task=glue/rte,glue/mrpc"
+
+
+def finish(root: Path, overrides: list[str], metrics: dict[str, float], rate: float | None, energy: float) -> None:
+    run = open_run(load_config([*overrides, f"runs_dir={root}"]))
+    with run.lock():
+        run.start({"seed": 42}, {})
+        run.append_metrics(1, {"train/loss": 3.0})
+        run.append_metrics(2, {"train/loss": 1.0})
+        measured: dict[str, Any] = {
+            "metrics": metrics,
+            "seconds": 90.0,
+            "firing_rate": {"mean": rate, "per_site": {}},
+            "energy_mj": {"fp32": energy, "fp16": energy},
+            "energy_ann_mj": {"fp32": 4.0, "fp16": 4.0},
+        }
+        run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **measured})
+
+
+def test_a_sweep_is_expanded_as_hydra_does_and_equal_runs_come_once(runs_dir: Path) -> None:
+    jobs = jobs_of([TASKS, "neuron=ann,bispike", "T=1,4"])
+    assert len(jobs) == 2 * (1 + 2), "the ANN has no T"
+    assert jobs[0].command == "spikelm-run task=glue/rte neuron=ann T=1"
+    with pytest.raises(ConfigError, match="rtee"):
+        jobs_of(["task=glue/rtee"])
+
+
+def test_scores_average_tasks_and_leave_out_what_is_missing(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    finish(runs_dir, ["task=glue/rte", "neuron=ann"], {"accuracy": 60.0}, None, 4.0)
+    finish(runs_dir, ["task=glue/mrpc", "neuron=ann"], {"accuracy": 70.0, "f1": 80.0}, None, 4.0)
+    finish(runs_dir, ["task=glue/rte", "neuron=bispike", "seed=1"], {"accuracy": 50.0}, 0.4, 0.5)
+    path = show_scores([TASKS, "neuron=ann,bispike", "seed=42,1"], runs_dir, None)
+    lines = path.read_text().splitlines()
+    [ann] = [line for line in lines if line.startswith("| ann |")]
+    [spiking] = [line for line in lines if line.startswith("| bispike T=1 k=2 |")]
+    assert ann == "| ann | 60.0 | 80.0 | 70.0 |  | 4.000 | 1/1.0 | 3 |", "F1 of MRPC, as in table 3"
+    assert spiking == "| bispike T=1 k=2 | 50.0 |  |  | 40.0 | 0.500 | 1/8.0 | 2 |"
+    assert "- `spikelm-run task=glue/rte neuron=bispike seed=1` (50.00, 1.5 min" in path.read_text()
+    assert "5 of 8 runs are not finished" in capsys.readouterr().out
+
+
+def test_curves_are_drawn_from_what_was_logged(runs_dir: Path, tmp_path: Path) -> None:
+    overrides = ["task=glue/rte", "neuron=ann"]
+    with pytest.raises(ConfigError, match="no run"):
+        draw_curves(overrides, "train/loss", runs_dir, None)
+    finish(runs_dir, overrides, {"accuracy": 60.0}, None, 4.0)
+    steps, values = read_metric(open_run(load_config(overrides)), "train/loss")
+    assert (steps.tolist(), values.tolist()) == ([1, 2], [3.0, 1.0])
+    path = draw_curves(overrides, "train/loss", runs_dir, tmp_path / "figure.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert "at the end" in path.with_suffix(".svg").read_text()
+
+
+def test_smoothing_is_a_centred_mean() -> None:
+    import numpy as np
+
+    values = np.array([1.0, 2.0, 6.0, 4.0])
+    assert smooth(values, 3).tolist() == [1.5, 3.0, 4.0, 5.0]
