@@ -71,7 +71,7 @@ def typed(cfg: DictConfig) -> Config:
         raise ConfigError(_schema_message(error)) from error
     if not isinstance(config, Config):
         raise ConfigError("the config does not follow the schema")
-    for key in ("root", "tokenizer"):  # absolute, so that a recorded config can be read from anywhere
+    for key in ("root", "text_root", "tokenizer"):  # absolute, so that a recorded config can be read from anywhere
         if value := getattr(config.source, key):
             setattr(config.source, key, str(Path(value).expanduser().absolute()))
     check(config)
@@ -154,14 +154,15 @@ def check(config: Config) -> None:
 
 def _check_source(source: SourceConfig) -> None:
     if source.name != "local":
-        for key in ("root", "tokenizer"):
+        for key in ("root", "text_root", "tokenizer"):
             if getattr(source, key):
                 raise ConfigError(f"source.{key} is for source=local, not source={source.name}")
         return
     if not source.root:
         raise ConfigError("source=local needs source.root=DIR, the folder of the files")
-    if not Path(source.root).is_dir():
-        raise ConfigError(f"source.root={source.root} is not a folder")
+    for key in ("root", "text_root"):
+        if (folder := getattr(source, key)) and not Path(folder).is_dir():
+            raise ConfigError(f"source.{key}={folder} is not a folder")
     if source.tokenizer and not Path(source.tokenizer).exists():
         raise ConfigError(f"source.tokenizer={source.tokenizer} does not exist; it is a vocab.txt or its folder")
 

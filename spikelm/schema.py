@@ -90,6 +90,7 @@ class SourceConfig:
     dev_rows: int | None = None
     revision: str | None = None
     root: str | None = None  # local: the folder of the files
+    text_root: str | None = None  # local: the folder of the pretraining text; null: root
     tokenizer: str | None = None  # local: a WordPiece vocab.txt, or its folder; null trains one on the local text
 
 

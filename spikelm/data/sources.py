@@ -1,4 +1,4 @@
-"""Where text comes from: `load_rows` for a GLUE-like task, `load_documents` for pretraining text."""
+"""The labelled rows of a GLUE-like task, wherever they come from: `load_rows`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 from spikelm.data import microworld
 from spikelm.data.local import local_rows, task_files
-from spikelm.data.text_files import local_documents, text_files
 from spikelm.errors import DataError
 from spikelm.schema import SourceConfig, TaskConfig
 
@@ -20,9 +19,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Text:
-    """What was read: rows (or documents) by split, with the hash of their content."""
+    """What was read: lists of rows (or streams of documents) by split, with the hash of their content."""
 
-    splits: dict[str, list[Any]]
+    splits: dict[str, Any]
     content_hash: str
     warnings: tuple[str, ...] = ()  # for the user, not for the record
 
@@ -75,22 +74,6 @@ def local_root(source: SourceConfig) -> Path:
     if not source.root:
         raise DataError("source=local needs source.root=DIR, the folder of the files")
     return Path(source.root)
-
-
-def load_documents(source: SourceConfig) -> Text:
-    """Documents as lists of sentences; the last twentieth is held out where the files do not say what is."""
-    if source.name == "local":
-        splits = local_documents(text_files(local_root(source)), source.documents)
-        return Text(splits, content_hash([split, document] for split in splits for document in splits[split]))
-    if source.name != "embedded":
-        raise DataError(
-            f"source={source.name} has no pretraining text yet",
-            "pretrain on the embedded text, source=embedded, or on files, source=local source.root=DIR",
-        )
-    documents = microworld.documents(source.documents, seed=source.seed)
-    held_out = max(1, len(documents) // 20)
-    splits = {"train": documents[:-held_out], "validation": documents[-held_out:]}
-    return Text(splits, content_hash(documents))
 
 
 def check_rows(task: TaskConfig, split: str, rows: list[Row]) -> None:

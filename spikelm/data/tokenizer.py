@@ -9,8 +9,9 @@ from filelock import FileLock
 from tokenizers import Tokenizer
 
 from spikelm.data import microworld
-from spikelm.data.fingerprint import documents_hash, vocab_file
-from spikelm.data.sources import load_documents
+from spikelm.data.corpus import documents_hash, load_documents
+from spikelm.data.fingerprint import vocab_file
+from spikelm.data.streams import Stream
 from spikelm.data.tables import lines
 from spikelm.data.text_files import UNKNOWN
 from spikelm.data.wordpiece import SPECIAL_TOKENS, train_wordpiece, wordpiece
@@ -35,7 +36,7 @@ def load_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: Path) 
             name = f"wordpiece-local-{documents_hash(source, cache)[:16]}-{backbone.vocab}"
         except DataError as error:
             raise DataError(f"no tokenizer: {error.what}", "set source.tokenizer to a BERT vocab.txt") from error
-        return _trained(cache, name, backbone.vocab, lambda: _local_texts(source))
+        return _trained(cache, name, backbone.vocab, lambda: _local_texts(source, cache))
     from transformers import AutoTokenizer
 
     try:
@@ -70,9 +71,9 @@ def _micro_texts(source: SourceConfig) -> Iterable[str]:
     return (text for document in microworld.documents(TOKENIZER_DOCUMENTS, source.seed) for text in document)
 
 
-def _local_texts(source: SourceConfig) -> Iterable[str]:
-    documents = load_documents(source).splits["train"]
-    return (text.replace(UNKNOWN, " ") for document in documents for text in document)
+def _local_texts(source: SourceConfig, cache: Path) -> Iterable[str]:
+    documents = load_documents(source, cache).splits["train"]
+    return Stream(lambda: (text.replace(UNKNOWN, " ") for document in documents for text in document))
 
 
 def read_vocab(path: Path) -> Tokenizer:

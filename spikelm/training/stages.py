@@ -15,9 +15,10 @@ from torch import nn
 from spikelm.check import typed
 from spikelm.data.batches import Batch, RowBatches, StepBatches, evaluation_batches, step_seed
 from spikelm.data.cache import encoded_documents, encoded_rows
+from spikelm.data.corpus import load_documents
 from spikelm.data.encode import encode_rows
 from spikelm.data.pretraining import PretrainingBatches
-from spikelm.data.sources import Text, load_documents, load_rows
+from spikelm.data.sources import Text, load_rows
 from spikelm.data.tokenizer import load_tokenizer
 from spikelm.measure.metrics import constant_predictor
 from spikelm.measure.model import AUDIT_ROWS, measure_firing, measure_model
@@ -116,8 +117,8 @@ def set_amplitudes(module: StageModule, batch: Batch) -> None:
 
 
 def _pretraining(config: Config, console: Console) -> Stage:
-    text = _announced(load_documents(config.source), console)
     cache = Path(config.runs_dir) / ".cache"
+    text = _announced(load_documents(config.source, cache), console)
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     stage = config.pretrain
     batches = [
@@ -173,7 +174,7 @@ def audit_batch(saved: Mapping[str, Any]) -> Batch:
     cache = Path(config.runs_dir) / ".cache"
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     if config.task.kind == "pretrain":
-        documents = encoded_documents(load_documents(config.source), "train", tokenizer, cache)
+        documents = encoded_documents(load_documents(config.source, cache), "train", tokenizer, cache)
         stage = config.pretrain
         samples = PretrainingBatches(documents, tokenizer, config.seed, stage.batch, stage.max_length).fixed(AUDIT_ROWS)
     else:
