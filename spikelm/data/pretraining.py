@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from tokenizers import Tokenizer
 
 from spikelm.data.batches import Batch, StepBatches, epoch_order, pad, step_seed
+from spikelm.data.packed import PackedDocuments
+from spikelm.data.pairs import draw_pairs, pair_lengths
 from spikelm.errors import DataError
 
 IGNORED = -100
-Documents = Sequence[Sequence[np.ndarray]]
-Pair = tuple[np.ndarray, np.ndarray, int]
+#: documents whose pairs are drawn together; a larger corpus is cut into blocks, so that any step costs one block
+BLOCK = 100_000
 
 
 class PretrainingBatches(StepBatches):
@@ -21,7 +21,7 @@ class PretrainingBatches(StepBatches):
 
     def __init__(
         self,
-        documents: Documents,
+        documents: PackedDocuments,
         tokenizer: Tokenizer,
         seed: int,
         batch: int,
@@ -38,34 +38,45 @@ class PretrainingBatches(StepBatches):
         # Never predicted; an unknown word either, as there is nothing to learn from "unknown".
         self.specials = torch.tensor([ids[name] for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]")])
         self.vocab = tokenizer.get_vocab_size()
-        self._epoch = -1
-        self._pairs: list[Pair] = []
-        self._load_epoch(0)
-        self.steps_per_epoch = len(self._order)
+        self.blocks = -(-len(documents) // BLOCK)
+        self._loaded = -1
+        self._wanted: int | None = None
+        self._load(0)
+        # Every block of every epoch has as many pairs as the first, so that a step belongs to one block for good.
+        self._wanted = len(self._pairs)
+        self._steps = len(self._order)
+        self.steps_per_epoch = self.blocks * self._steps
 
-    def _load_epoch(self, epoch: int) -> None:
-        if epoch == self._epoch:
+    def _load(self, number: int) -> None:
+        """The pairs of a block, counted through all epochs, and the order of its batches."""
+        if number == self._loaded:
             return
-        rng = np.random.default_rng(step_seed(self.seed, epoch, "pairs"))
-        # Every epoch has as many pairs as the first, so that a step belongs to one epoch for good.
-        wanted = len(self._pairs) or None
-        self._pairs = draw_pairs(self.documents, self.max_length, rng, wanted)
-        lengths = np.array([len(a) + len(b) + 3 for a, b, _ in self._pairs])
-        self._order = epoch_order(lengths, self.batch, self.seed, epoch)
-        self._epoch = epoch
+        rng = np.random.default_rng(step_seed(self.seed, number, "pairs"))
+        members = self._members(*divmod(number, self.blocks))
+        self._pairs = draw_pairs(self.documents, self.max_length, rng, self._wanted, members)
+        self._order = epoch_order(pair_lengths(self._pairs), self.batch, self.seed, number)
+        self._loaded = number
+
+    def _members(self, epoch: int, block: int) -> np.ndarray | None:
+        """The documents of a block: all, or their share of an order drawn for the epoch."""
+        if self.blocks == 1:
+            return None
+        order = np.random.default_rng(step_seed(self.seed, epoch, "blocks")).permutation(len(self.documents))
+        return np.array_split(order, self.blocks)[block].copy()
 
     def __getitem__(self, step: int) -> Batch:
-        epoch, position = divmod(step, self.steps_per_epoch)
-        self._load_epoch(epoch)
+        number, position = divmod(step, self._steps)
+        self._load(number)
         rank, world = self.shard
-        pairs = [self._pairs[row] for row in self._order[position][rank::world]]
+        pairs = self._pairs[self._order[position][rank::world]]
         return self.batch_of(pairs, step_seed(self.seed, step * world + rank, "mask"))
 
-    def batch_of(self, pairs: Sequence[Pair], seed: int) -> Batch:
+    def batch_of(self, pairs: np.ndarray, seed: int) -> Batch:
         """The pairs as one masked batch: 0 = b follows a, 1 = b is from another document."""
-        batch = pad([self._join(a, b) for a, b, _ in pairs])
+        all_ids = self.documents.ids
+        batch = pad([self._join(all_ids[a:b], all_ids[c:d]) for a, b, c, d, _ in pairs.tolist()])
         ids, labels = mask_tokens(batch["input_ids"], self.specials, self.mask, self.vocab, seed)
-        next_sentence = torch.tensor([label for _, _, label in pairs])
+        next_sentence = torch.from_numpy(pairs[:, 4].copy())
         return {**batch, "input_ids": ids, "labels": labels, "next_sentence_label": next_sentence}
 
     def fixed(self, count: int) -> list[Batch]:
@@ -80,54 +91,6 @@ class PretrainingBatches(StepBatches):
         types = np.zeros(len(ids), np.int8)
         types[len(a) + 2 :] = 1
         return ids, types
-
-
-def draw_pairs(documents: Documents, max_length: int, rng: np.random.Generator, count: int | None) -> list[Pair]:
-    """Runs of sentences a, b of about max_length tokens; b follows a or, half of the time, is of another document."""
-    pairs: list[Pair] = []
-    room = max_length - 3
-    while count is None or len(pairs) < count:
-        before = len(pairs)
-        for index in rng.permutation(len(documents)):
-            pairs += _document_pairs(documents, int(index), room, rng)
-            if count is not None and len(pairs) >= count:
-                return pairs[:count]
-        if len(pairs) == before:
-            raise DataError("no document has two sentences", "check the pretraining text")
-        if count is None:
-            break
-    return pairs
-
-
-def _document_pairs(documents: Documents, index: int, room: int, rng: np.random.Generator) -> list[Pair]:
-    document = documents[index]
-    pairs: list[Pair] = []
-    position = 0
-    while position + 1 < len(document):
-        a, position = _take(document, position, int(rng.integers(room // 4, room // 2 + 1)))
-        if position >= len(document):
-            break
-        if rng.random() < 0.5:
-            b, position = _take(document, position, room - len(a))
-            label = 0
-        else:
-            other = int(rng.integers(len(documents) - 1))
-            other += other >= index
-            stranger = documents[other]
-            b, _ = _take(stranger, int(rng.integers(len(stranger))), room - len(a))
-            label = 1
-        pairs.append((a[: room // 2], b[: room - len(a[: room // 2])], label))
-    return pairs
-
-
-def _take(document: Sequence[np.ndarray], position: int, tokens: int) -> tuple[np.ndarray, int]:
-    """Whole sentences from `position` on, up to `tokens` (at least one), and where the next one starts."""
-    taken = [document[position]]
-    position += 1
-    while position < len(document) and sum(map(len, taken)) + len(document[position]) <= tokens:
-        taken.append(document[position])
-        position += 1
-    return np.concatenate(taken), position
 
 
 def mask_tokens(

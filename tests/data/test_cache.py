@@ -17,8 +17,8 @@ from rich.console import Console
 from spikelm.compose import load_config
 from spikelm.data import cache as cache_module
 from spikelm.data.cache import encoded_documents, encoded_rows
-from spikelm.data.encode import encode_documents, encode_rows
 from spikelm.data.corpus import load_documents
+from spikelm.data.encode import encode_documents, encode_rows
 from spikelm.data.sources import Text, load_rows
 from spikelm.data.wordpiece import train_wordpiece
 from spikelm.identity import identity, pretraining_of
