@@ -32,7 +32,7 @@ def identity(config: Config) -> dict[str, Any]:
     source = {key: value for key, value in asdict(config.source).items() if value is not None}
     if config.source.name == "embedded":
         source["version"] = microworld.VERSION
-    elif config.source.name == "local":
+    else:
         source = source_identity(config.task, config.source, Path(config.runs_dir) / ".cache")
     found: dict[str, Any] = {
         "format": FORMAT,

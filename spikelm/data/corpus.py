@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from spikelm.data import microworld
+from spikelm.data.hub_text import HELD_OUT_EVERY, labelled_documents, repository_files
 from spikelm.data.remembered import place_of, recall, remember
 from spikelm.data.sources import Text, content_hash, local_root
+from spikelm.data.streams import Document, Documents
 from spikelm.data.text_files import count_documents, local_documents, text_files
 from spikelm.errors import DataError
 from spikelm.schema import SourceConfig
@@ -18,10 +24,7 @@ def load_documents(source: SourceConfig, cache: Path | None = None) -> Text:
         return _embedded(source)
     if source.name == "local":
         return _local(source, cache)
-    raise DataError(
-        f"source={source.name} has no pretraining text yet",
-        "pretrain on the embedded text, source=embedded, or on files, source=local source.root=DIR",
-    )
+    return _hub(source, cache)
 
 
 def documents_hash(source: SourceConfig, cache: Path) -> str:
@@ -50,3 +53,35 @@ def _local(source: SourceConfig, cache: Path | None) -> Text:
         found = content_hash([split, document] for split in splits for document in splits[split])
         known = remember(place, {"rows": counts, "content_hash": found})
     return Text(dict(splits), known["content_hash"])
+
+
+def _hub(source: SourceConfig, cache: Path | None) -> Text:
+    files = repository_files(source)
+    settings = {"survey": True, "documents": source.documents, "rows": [text.rows for text in source.text or []]}
+    place = place_of(cache, files, settings) if cache else None
+    known = recall(place) or remember(place, _survey(labelled_documents(source, files)))
+
+    def documents(split: str) -> Iterator[Document]:
+        labelled = labelled_documents(source, files)
+        # Counted, not read to the end: the last held-out document comes early in a large corpus.
+        return islice((document for label, document in labelled if label == split), known["rows"][split])
+
+    streams = {split: Documents(partial(documents, split), count) for split, count in known["rows"].items()}
+    return Text(dict(streams), known["content_hash"])
+
+
+def _survey(labelled: Iterator[tuple[str, Document]]) -> dict[str, Any]:
+    """Documents of each split and the hash of all, in one reading."""
+    rows = {"train": 0, "validation": 0}
+
+    def counted() -> Iterator[tuple[str, Document]]:
+        for split, document in labelled:
+            rows[split] += 1
+            yield split, document
+
+    found = content_hash(counted())
+    if min(rows.values()) < 2:
+        enough = 2 * HELD_OUT_EVERY
+        what = f"the hub's text has {sum(rows.values())} documents, expected at least {enough}"
+        raise DataError(what, f"source.documents={enough} or more, of more rows")
+    return {"rows": rows, "content_hash": found}

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from spikelm.data.corpus import documents_hash
+from spikelm.data.hub_text import text_repositories
 from spikelm.data.local import task_files
 from spikelm.data.remembered import file_hash, place_of, recall, remember
-from spikelm.data.sources import load_rows, local_root
+from spikelm.data.sources import GLUE, load_rows, local_root
 from spikelm.errors import DataError
 from spikelm.schema import SourceConfig, TaskConfig
 
 
 def source_identity(task: TaskConfig, source: SourceConfig, cache: Path) -> dict[str, Any]:
-    """The part of a local source that decides a result: its content and its tokenizer's."""
-    if task.kind == "pretrain":
+    """The part of a local or hub source that decides a result: its content, by hash or by name, and its tokenizer's."""
+    if source.name == "hub":
+        found = _hub_identity(task, source)
+    elif task.kind == "pretrain":
         found = {"name": source.name, "content": documents_hash(source, cache)}
     else:
         found = {"name": source.name, "content": _rows_hash(task, source, cache)}
     # Without a file the tokenizer is trained on the pretraining text, which is in the pretrained run's identity.
     return {**found, "tokenizer": file_hash(vocab_file(source.tokenizer))} if source.tokenizer else found
+
+
+def _hub_identity(task: TaskConfig, source: SourceConfig) -> dict[str, Any]:
+    """Repository, configuration and revision say what the hub gives; where a mirror lies does not matter."""
+    if task.kind == "pretrain":
+        text = [asdict(text) for text in text_repositories(source)]
+        return {"name": source.name, "text": text, "documents": source.documents}
+    rows = {"repo": source.glue or GLUE, "config": task.hub, "revision": source.revision}
+    return {"name": source.name, "rows": rows, "limits": [source.train_rows, source.dev_rows]}
 
 
 def _rows_hash(task: TaskConfig, source: SourceConfig, cache: Path) -> str:

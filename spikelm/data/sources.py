@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from spikelm.data import microworld
+from spikelm.data.hub import hub_files, hub_table
 from spikelm.data.local import local_rows, task_files
 from spikelm.errors import DataError
 from spikelm.schema import SourceConfig, TaskConfig
 
 Row = dict[str, Any]
+GLUE = "nyu-mll/glue"
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,10 @@ def load_rows(task: TaskConfig, source: SourceConfig) -> Text:
     elif source.name == "local":
         found, notes = local_rows(task, task_files(task, local_root(source), splits))
     else:
-        found = _hub_rows(task, source, splits)
+        if not task.hub:
+            raise DataError(f"{task.name} has no name on the hub", "task.hub=NAME, or read it with source=local")
+        files = hub_files(source.glue or GLUE, task.hub, splits, source.revision, source.mirror)
+        found, notes = local_rows(task, files, hub_table)
     rows = {split: list(found[split]) for split in splits}
     if source.name != "embedded":
         notes += _other_counts(task, rows)
@@ -102,19 +107,3 @@ def _embedded_rows(task: TaskConfig, source: SourceConfig) -> Mapping[str, list[
     rows = {split: min(count, microworld.DEFAULT_ROWS[name][split]) for split, count in wanted.items() if count}
     unused = {split: 0 for split in microworld.DEFAULT_ROWS[name] if split.startswith("test")}
     return microworld.glue(name, seed=source.seed, rows={**rows, **unused})
-
-
-def _hub_rows(task: TaskConfig, source: SourceConfig, splits: Iterable[str]) -> Mapping[str, list[Row]]:
-    import datasets
-
-    try:
-        loaded = {
-            split: datasets.load_dataset("nyu-mll/glue", task.hub, split=split, revision=source.revision)
-            for split in splits
-        }
-    except (OSError, ValueError, ConnectionError) as error:
-        raise DataError(
-            f"{task.name} could not be loaded from the hub: {str(error).splitlines()[0]}",
-            "check the network or HF_HUB_OFFLINE, or use source=embedded",
-        ) from error
-    return {split: list(data) for split, data in loaded.items()}

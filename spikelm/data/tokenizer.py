@@ -19,6 +19,7 @@ from spikelm.errors import DataError
 from spikelm.models.weights import weights_folder
 from spikelm.schema import BackboneConfig, SourceConfig
 
+HUB_TOKENIZER = "google-bert/bert-base-uncased"
 TOKENIZER_DOCUMENTS = 1500  # enough for every word of the micro-world; independent of how much is trained on
 
 
@@ -29,22 +30,24 @@ def load_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: Path) 
     if source.name == "embedded":
         name = f"wordpiece-v{microworld.VERSION}-seed{source.seed}-{backbone.vocab}"
         return _trained(cache, name, backbone.vocab, lambda: _micro_texts(source))
+    if source.tokenizer:
+        return read_vocab(vocab_file(source.tokenizer))
     if source.name == "local":
-        if source.tokenizer:
-            return read_vocab(vocab_file(source.tokenizer))
         try:
             name = f"wordpiece-local-{documents_hash(source, cache)[:16]}-{backbone.vocab}"
         except DataError as error:
             raise DataError(f"no tokenizer: {error.what}", "set source.tokenizer to a BERT vocab.txt") from error
         return _trained(cache, name, backbone.vocab, lambda: _local_texts(source, cache))
+    if source.mirror:
+        return _of_weights(Path(source.mirror) / HUB_TOKENIZER)
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained("google-bert/bert-base-uncased").backend_tokenizer
+        return AutoTokenizer.from_pretrained(HUB_TOKENIZER).backend_tokenizer
     except OSError as error:
         raise DataError(
-            f"the tokenizer bert-base-uncased could not be loaded: {str(error).splitlines()[0]}",
-            "check the network or HF_HUB_OFFLINE, or use source=embedded",
+            f"the tokenizer {HUB_TOKENIZER} could not be loaded: {str(error).splitlines()[0]}",
+            "source.tokenizer=PATH/vocab.txt, or check the network and HF_HUB_OFFLINE",
         ) from error
 
 
