@@ -50,3 +50,23 @@ def write_as(ending: str, path: Path, rows: list[dict[str, Any]]) -> None:
             writer = csv.DictWriter(file, list(rows[0]), quoting=quoting, **tab)
             writer.writeheader()
             writer.writerows(rows)
+
+
+def hub_parquet(path: Path, rows: list[dict[str, Any]], labels: list[str]) -> Path:
+    """A file as the hub has it: features in its metadata, labels as ids (or single precision), idx with gaps."""
+    from datasets import ClassLabel, Dataset, Features, Value
+
+    texts = {name: Value("string") for name in rows[0] if name not in ("label", "idx")}
+    label = ClassLabel(names=labels) if labels else Value("float32")
+    features = Features({**texts, "label": label, "idx": Value("int32")})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Dataset.from_list([{**row, "idx": 3 * row["idx"]} for row in rows], features=features).to_parquet(str(path))
+    return path
+
+
+def hub_cache(home: Path, repo: str, revision: str) -> Path:
+    """The folder of a repository's commit in the hub's cache under `home`, with the reference to it."""
+    folder = home / "hub" / f"datasets--{repo.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True, exist_ok=True)
+    (folder / "refs" / "main").write_text(revision)
+    return folder / "snapshots" / revision
