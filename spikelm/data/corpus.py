@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -56,6 +57,7 @@ def _local(source: SourceConfig, cache: Path | None) -> Text:
 
 
 def _hub(source: SourceConfig, cache: Path | None) -> Text:
+    source = replace(source)  # read by the streams later, whatever becomes of the caller's
     files = repository_files(source)
     settings = {"survey": True, "documents": source.documents, "rows": [text.rows for text in source.text or []]}
     place = place_of(cache, files, settings) if cache else None

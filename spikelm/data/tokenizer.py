@@ -36,7 +36,9 @@ def load_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: Path) 
         try:
             name = f"wordpiece-local-{documents_hash(source, cache)[:16]}-{backbone.vocab}"
         except DataError as error:
-            raise DataError(f"no tokenizer: {error.what}", "set source.tokenizer to a BERT vocab.txt") from error
+            raise DataError(
+                f"no tokenizer: {error.what}", "source.tokenizer=PATH/vocab.txt, a BERT WordPiece vocabulary"
+            ) from error
         return _trained(cache, name, backbone.vocab, lambda: _local_texts(source, cache))
     if source.mirror:
         return _of_weights(Path(source.mirror) / HUB_TOKENIZER)

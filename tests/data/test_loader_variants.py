@@ -80,8 +80,9 @@ def truncated(path: Path) -> None:
 
 
 PARQUET = ["parquet", "hub files", "hub mirror", "hub cache"]
+ABSENT = r"has no file for train: looked for|train is 2 (Parquet )?files, but only 1"
 MISTAKES: list[tuple[str, Callable[[Path], None], str]] = [
-    *((variant, Path.unlink, r"has no file for train: looked for|train is 2 (Parquet )?files, but only 1") for variant in VARIANTS),
+    *((variant, Path.unlink, ABSENT) for variant in VARIANTS),
     *((variant, truncated, r"train[-\w]*\.parquet is not a Parquet file: ") for variant in PARQUET),
     *(
         (variant, with_rows({"label": 7}), r"parquet row 0: label 7 is not one of 0 \(entailment\)")
