@@ -105,7 +105,7 @@ class SourceConfig:
     mirror: str | None = None  # hub: a folder of repositories; null: the hub and its cache
     root: str | None = None  # local: the folder of the files
     text_root: str | None = None  # local: the folder of the pretraining text; null: root
-    tokenizer: str | None = None  # local, hub: a WordPiece vocab.txt, or its folder; null: docs/data.md
+    tokenizer: str | None = None  # a vocab.txt or its folder; null: trained on the local text, or the hub's
 
 
 @dataclass

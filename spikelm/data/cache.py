@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 from tokenizers import Tokenizer
 
 from spikelm.data.encode import Encoded, encode_documents, encode_rows
@@ -44,7 +45,12 @@ def encoded_documents(text: Text, split: str, tokenizer: Tokenizer, cache: Path)
         write_documents(folder, (encode_documents(some, tokenizer) for some in chunks(text.splits[split], CHUNK)))
 
     folder = _folder(cache, text, split, tokenizer, {"documents": True})
-    _made_once(folder, write)
+    if not folder.is_dir():
+        with disk_errors(cache):
+            cache.mkdir(parents=True, exist_ok=True)
+        # It may take hours: another run waits instead of doing the same.
+        with FileLock(cache / f"{folder.name[:16]}.lock"):
+            _made_once(folder, write)
     return PackedDocuments.open(folder)
 
 
