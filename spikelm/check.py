@@ -53,6 +53,12 @@ NOT_NEGATIVE = (
     ),
 )
 OPEN = ("neuron", "task.splits", "task.official_rows", "task.file_columns")  # mappings whose keys are not the schema's
+PATHS = ("root", "text_root", "mirror", "tokenizer")  # made absolute: a recorded config is read from anywhere
+SOURCE_KEYS = {  # key of a source -> the sources that read it
+    **dict.fromkeys(("root", "text_root"), ("local",)),
+    **dict.fromkeys(("glue", "text", "mirror"), ("hub",)),
+    "tokenizer": ("local", "hub"),
+}
 POSITIVE = (
     *("k", "pretrain.lr", "general.lr", "finetune.lr", "distill.temperature"),
     *("backbone.init", "backbone.position_init"),
@@ -94,7 +100,7 @@ def typed(cfg: DictConfig) -> Config:
         raise ConfigError(_schema_message(error)) from error
     if not isinstance(config, Config):
         raise ConfigError("the config does not follow the schema")
-    for key in ("root", "tokenizer"):  # absolute, so that a recorded config can be read from anywhere
+    for key in PATHS:
         if value := getattr(config.source, key):
             setattr(config.source, key, str(Path(value).expanduser().absolute()))
     check(config)
@@ -190,15 +196,17 @@ def _check_distill(config: Config) -> None:
 
 
 def _check_source(source: SourceConfig) -> None:
-    if source.name != "local":
-        for key in ("root", "tokenizer"):
-            if getattr(source, key):
-                raise ConfigError(f"source.{key} is for source=local, not source={source.name}")
-        return
-    if not source.root:
+    for key, names in SOURCE_KEYS.items():
+        if getattr(source, key) and source.name not in names:
+            raise ConfigError(f"source.{key} is for source={' or '.join(names)}, not source={source.name}")
+    for text in source.text or []:
+        if text.rows not in ("articles", "sentences"):
+            raise ConfigError(f"source.text of {text.repo}: rows={text.rows} is not valid; valid: articles, sentences")
+    if source.name == "local" and not source.root:
         raise ConfigError("source=local needs source.root=DIR, the folder of the files")
-    if not Path(source.root).is_dir():
-        raise ConfigError(f"source.root={source.root} is not a folder")
+    for key in ("root", "text_root", "mirror"):
+        if (folder := getattr(source, key)) and not Path(folder).is_dir():
+            raise ConfigError(f"source.{key}={folder} is not a folder")
     if source.tokenizer and not Path(source.tokenizer).exists():
         raise ConfigError(f"source.tokenizer={source.tokenizer} does not exist; it is a vocab.txt or its folder")
 

@@ -102,10 +102,10 @@ def identity(config: Config) -> dict[str, Any]:
 
 
 def _source(config: Config) -> dict[str, Any]:
-    if config.source.name == "local":
+    if config.source.name != "embedded":
         return source_identity(config.task, config.source, Path(config.runs_dir) / ".cache")
-    source = {key: value for key, value in asdict(config.source).items() if value is not None}
-    return {**source, "version": microworld.VERSION} if config.source.name == "embedded" else source
+    found = {key: value for key, value in asdict(config.source).items() if value is not None}
+    return {**found, "version": microworld.VERSION}
 
 
 def _stage(stage: StageConfig) -> dict[str, Any]:

@@ -121,6 +121,17 @@ class DistillConfig:
 
 
 @dataclass
+class HubText:
+    """A repository of the hub with pretraining text in a column `text`."""
+
+    repo: str = MISSING
+    config: str | None = None
+    revision: str | None = None
+    split: str = "train"
+    rows: str = "articles"  # articles | sentences
+
+
+@dataclass
 class SourceConfig:
     """Where text comes from."""
 
@@ -129,9 +140,13 @@ class SourceConfig:
     documents: int = 4000  # of the pretraining text; an upper bound where it comes from files
     train_rows: int | None = None
     dev_rows: int | None = None
-    revision: str | None = None
+    glue: str | None = None  # hub: the repository of the tasks
+    revision: str | None = None  # hub: of the tasks' repository
+    text: list[HubText] | None = None  # hub: the repositories of the pretraining text
+    mirror: str | None = None  # hub: a folder of repositories; null: the hub and its cache
     root: str | None = None  # local: the folder of the files
-    tokenizer: str | None = None  # local: a WordPiece vocab.txt, or its folder; null trains one on the local text
+    text_root: str | None = None  # local: the folder of the pretraining text; null: root
+    tokenizer: str | None = None  # a vocab.txt or its folder; null: trained on the local text, or the hub's
 
 
 @dataclass

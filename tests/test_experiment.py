@@ -63,8 +63,10 @@ class Stop(Exception):
     """Ends a training in the middle, as a kill would."""
 
 
-@pytest.mark.parametrize("task", ["pretrain", "glue/rte"])
-def test_an_interrupted_run_ends_as_the_whole_one(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("task", "workers"), [("pretrain", 2), ("glue/rte", 0)])
+def test_an_interrupted_run_ends_as_the_whole_one(
+    task: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from spikelm.training.modules import GlueModule, PretrainModule
 
     args = (f"task={task}", "neuron=bispike", "T=2", "trainer.checkpoint_every=3")
@@ -79,7 +81,7 @@ def test_an_interrupted_run_ends_as_the_whole_one(task: str, tmp_path: Path, mon
             raise Stop
         return step(self, batch, batch_idx)
 
-    config = load_config(["scale=smoke", f"runs_dir={tmp_path / 'cut'}", *args])
+    config = load_config(["scale=smoke", f"runs_dir={tmp_path / 'cut'}", f"trainer.workers={workers}", *args])
     with monkeypatch.context() as patched:
         patched.setattr(cls, "training_step", dies)
         with pytest.raises(Exception, match="Stop"):

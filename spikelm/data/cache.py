@@ -6,19 +6,22 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 from tokenizers import Tokenizer
 
 from spikelm.data.encode import Encoded, encode_documents, encode_rows
+from spikelm.data.packed import PackedDocuments, write_documents
 from spikelm.data.sources import Text
+from spikelm.data.streams import chunks
 from spikelm.records import digest, disk_errors
 from spikelm.schema import TaskConfig
 
 ENCODING = 1  # raise when the same text and settings no longer give the same arrays
+CHUNK = 64  # documents tokenised at a time
 Arrays = dict[str, np.ndarray]
 
 
@@ -35,22 +38,20 @@ def encoded_rows(
     return Encoded(**_arrays(_folder(cache, text, split, tokenizer, settings), make))
 
 
-def encoded_documents(text: Text, split: str, tokenizer: Tokenizer, cache: Path) -> list[list[np.ndarray]]:
-    """The documents of a split as `encode_documents` gives them."""
+def encoded_documents(text: Text, split: str, tokenizer: Tokenizer, cache: Path) -> PackedDocuments:
+    """The documents of a split as `encode_documents` gives them, tokenised as they are read."""
 
-    def make() -> Arrays:
-        documents = encode_documents(text.splits[split], tokenizer)
-        sentences = [sentence for document in documents for sentence in document]
-        return {
-            "ids": np.concatenate(sentences),
-            "sentences": np.concatenate([[0], np.cumsum([len(sentence) for sentence in sentences])]),
-            "documents": np.concatenate([[0], np.cumsum([len(document) for document in documents])]),
-        }
+    def write(folder: Path) -> None:
+        write_documents(folder, (encode_documents(some, tokenizer) for some in chunks(text.splits[split], CHUNK)))
 
-    found = _arrays(_folder(cache, text, split, tokenizer, {"documents": True}), make)
-    sentences = np.split(found["ids"], found["sentences"][1:-1])
-    documents = found["documents"].tolist()
-    return [sentences[start:end] for start, end in pairwise(documents)]
+    folder = _folder(cache, text, split, tokenizer, {"documents": True})
+    if not folder.is_dir():
+        with disk_errors(cache):
+            cache.mkdir(parents=True, exist_ok=True)
+        # It may take hours: another run waits instead of doing the same.
+        with FileLock(cache / f"{folder.name[:16]}.lock"):
+            _made_once(folder, write)
+    return PackedDocuments.open(folder)
 
 
 def _folder(cache: Path, text: Text, split: str, tokenizer: Tokenizer, settings: dict[str, Any]) -> Path:
@@ -62,8 +63,15 @@ def _folder(cache: Path, text: Text, split: str, tokenizer: Tokenizer, settings:
 
 def _arrays(folder: Path, make: Callable[[], Arrays]) -> Arrays:
     """The arrays in `folder`, made and put there in one step if they are not."""
-    if not folder.is_dir():
-        _write(folder, make())
+
+    def write(temporary: Path) -> None:
+        for name, array in make().items():
+            with open(temporary / f"{name}.npy", "wb") as file:
+                np.save(file, array)
+                file.flush()
+                os.fsync(file.fileno())  # a folder that is there is whole, even after a power cut
+
+    _made_once(folder, write)
     # asarray: plain arrays over the mapped file. Labels are small and handed to torch, which wants them writable.
     return {
         path.stem: np.load(path) if path.stem == "labels" else np.asarray(np.load(path, mmap_mode="r"))
@@ -71,16 +79,15 @@ def _arrays(folder: Path, make: Callable[[], Arrays]) -> Arrays:
     }
 
 
-def _write(folder: Path, arrays: Arrays) -> None:
+def _made_once(folder: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary folder that then takes its place in one step."""
+    if folder.is_dir():
+        return
     with disk_errors(folder.parent):
         temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
         temporary.mkdir(parents=True, exist_ok=True)
         try:
-            for name, array in arrays.items():
-                with open(temporary / f"{name}.npy", "wb") as file:
-                    np.save(file, array)
-                    file.flush()
-                    os.fsync(file.fileno())  # a folder that is there is whole, even after a power cut
+            write(temporary)
             try:
                 temporary.rename(folder)
             except OSError:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from spikelm.data.tables import READERS, Layout, read_table
+import numpy as np
+
+from spikelm.data.tables import READERS, Layout, Table, read_table
 from spikelm.errors import DataError
 from spikelm.schema import TaskConfig
 
 COLLECTIONS = ("glue", "gluedata")  # folders, beside the root itself, that may hold the tasks' folders
 HELD_OUT = ("validation", "dev", "val", "valid")  # names of the split the hub calls validation
-SHARD = re.compile(r"(?P<split>.+)-(?P<index>\d+)-of-(?P<count>\d+)")  # the hub's names of Parquet files
+#: the hub's names of Parquet files, which once ended with a hash
+SHARD = re.compile(r"(?P<split>.+?)-(?P<index>\d+)-of-(?P<count>\d+)(-[0-9a-f]{16})?")
 
 
 def squeezed(name: str) -> str:
@@ -80,7 +83,9 @@ def task_files(task: TaskConfig, root: Path, splits: Iterable[str]) -> dict[str,
     return {split: split_files(folder, split) for split in splits}
 
 
-def local_rows(task: TaskConfig, files: Mapping[str, list[Path]]) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+def local_rows(
+    task: TaskConfig, files: Mapping[str, list[Path]], read: Callable[[Path, Layout], Table] = read_table
+) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
     """The rows of each split as the hub has them (its columns, label ids, idx), and what to tell the user."""
     wanted = (*task.columns, "label")
     layout = Layout(
@@ -93,7 +98,7 @@ def local_rows(task: TaskConfig, files: Mapping[str, list[Path]]) -> tuple[dict[
     for split, paths in files.items():
         rows[split] = []
         for path in paths:
-            table = read_table(path, layout)
+            table = read(path, layout)
             if table.skipped:
                 notes.append(f"{path}: {table.skipped} rows with the wrong number of fields were left out")
             rows[split] += [_row(task, where, record) for where, record in table.rows]
@@ -115,7 +120,7 @@ def _label(task: TaskConfig, where: str, value: Any) -> int | float:
         score = _number(value)
         if not 0 <= score <= 5:
             raise DataError(f"{where}: label {value!r} is not a number from 0 to 5")
-        return score
+        return _decimal(score)
     if isinstance(value, str) and value in task.labels:
         return list(task.labels).index(value)
     number = _number(value)
@@ -123,6 +128,12 @@ def _label(task: TaskConfig, where: str, value: Any) -> int | float:
         known = ", ".join(f"{index} ({name})" for index, name in enumerate(task.labels))
         raise DataError(f"{where}: label {value!r} is not one of {known}")
     return int(number)
+
+
+def _decimal(score: float) -> float:
+    """A score kept in single precision, as the hub's, is the decimal it was made from: 3.8, not 3.799999952."""
+    single = np.float32(score)
+    return float(str(single)) if float(single) == score else score
 
 
 def _number(value: Any) -> float:

@@ -2,132 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from spikelm.data.batches import Batch, StepBatches, epoch_order, pad, step_seed
+from spikelm.data.batches import Batch, pad
+from spikelm.data.blocks import BlockBatches
+from spikelm.data.packed import PackedDocuments
+from spikelm.data.pairs import draw_pairs, pair_lengths
 from spikelm.errors import DataError
 
 IGNORED = -100
-Documents = Sequence[Sequence[np.ndarray]]
-Pair = tuple[np.ndarray, np.ndarray, int]
 
 
-class PretrainingBatches(StepBatches):
+class PretrainingBatches(BlockBatches):
     """Pairs drawn anew each epoch, masked anew each step (15%: 80 mask, 10 random, 10 kept)."""
+
+    purpose = "pairs"
 
     def __init__(
         self,
-        documents: Documents,
+        documents: PackedDocuments,
         tokenizer: Tokenizer,
         seed: int,
         batch: int,
         max_length: int,
         shard: tuple[int, int] = (0, 1),
     ) -> None:
-        super().__init__(seed, batch, shard)
         if len(documents) < 2:
             raise DataError("next sentence prediction needs at least two documents", "source.documents=200")
-        self.documents = documents
-        self.max_length = max_length
         ids = tokenizer.get_vocab()
         self.cls, self.sep, self.mask = (ids[name] for name in ("[CLS]", "[SEP]", "[MASK]"))
         # Never predicted; an unknown word either, as there is nothing to learn from "unknown".
         self.specials = torch.tensor([ids[name] for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]")])
         self.vocab = tokenizer.get_vocab_size()
-        self._epoch = -1
-        self._pairs: list[Pair] = []
-        self._load_epoch(0)
-        self.steps_per_epoch = len(self._order)
+        super().__init__(documents, seed, batch, max_length, shard)
 
-    def _load_epoch(self, epoch: int) -> None:
-        if epoch == self._epoch:
-            return
-        rng = np.random.default_rng(step_seed(self.seed, epoch, "pairs"))
-        # Every epoch has as many pairs as the first, so that a step belongs to one epoch for good.
-        wanted = len(self._pairs) or None
-        self._pairs = draw_pairs(self.documents, self.max_length, rng, wanted)
-        lengths = np.array([len(a) + len(b) + 3 for a, b, _ in self._pairs])
-        self._order = epoch_order(lengths, self.batch, self.seed, epoch)
-        self._epoch = epoch
+    def draw(self, rng: np.random.Generator, count: int | None, among: np.ndarray | None = None) -> np.ndarray:
+        return draw_pairs(self.documents, self.max_length, rng, count, among)
 
-    def __getitem__(self, step: int) -> Batch:
-        epoch, position = divmod(step, self.steps_per_epoch)
-        self._load_epoch(epoch)
-        rank, world = self.shard
-        pairs = [self._pairs[row] for row in self._order[position][rank::world]]
-        return self.batch_of(pairs, step_seed(self.seed, step * world + rank, "mask"))
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        return pair_lengths(rows)
 
-    def batch_of(self, pairs: Sequence[Pair], seed: int) -> Batch:
+    def batch_of(self, rows: np.ndarray, seed: int) -> Batch:
         """The pairs as one masked batch: 0 = b follows a, 1 = b is from another document."""
-        batch = pad([self._join(a, b) for a, b, _ in pairs])
+        all_ids = self.documents.ids
+        batch = pad([self._join(all_ids[a:b], all_ids[c:d]) for a, b, c, d, _ in rows.tolist()])
         ids, labels = mask_tokens(batch["input_ids"], self.specials, self.mask, self.vocab, seed)
-        next_sentence = torch.tensor([label for _, _, label in pairs])
+        next_sentence = torch.from_numpy(rows[:, 4].copy())
         return {**batch, "input_ids": ids, "labels": labels, "next_sentence_label": next_sentence}
-
-    def fixed(self, count: int) -> list[Batch]:
-        """`count` pairs in fixed batches with fixed masks, for evaluation and measurements."""
-        rng = np.random.default_rng(step_seed(self.seed, 0, "fixed pairs"))
-        pairs = draw_pairs(self.documents, self.max_length, rng, count)
-        starts = range(0, len(pairs), self.batch)
-        return [self.batch_of(pairs[i : i + self.batch], step_seed(self.seed, i, "fixed mask")) for i in starts]
 
     def _join(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids = np.concatenate([[self.cls], a, [self.sep], b, [self.sep]])
         types = np.zeros(len(ids), np.int8)
         types[len(a) + 2 :] = 1
         return ids, types
-
-
-def draw_pairs(documents: Documents, max_length: int, rng: np.random.Generator, count: int | None) -> list[Pair]:
-    """Runs of sentences a, b of about max_length tokens; b follows a or, half of the time, is of another document."""
-    pairs: list[Pair] = []
-    room = max_length - 3
-    while count is None or len(pairs) < count:
-        before = len(pairs)
-        for index in rng.permutation(len(documents)):
-            pairs += _document_pairs(documents, int(index), room, rng)
-            if count is not None and len(pairs) >= count:
-                return pairs[:count]
-        if len(pairs) == before:
-            raise DataError("no document has two sentences", "check the pretraining text")
-        if count is None:
-            break
-    return pairs
-
-
-def _document_pairs(documents: Documents, index: int, room: int, rng: np.random.Generator) -> list[Pair]:
-    document = documents[index]
-    pairs: list[Pair] = []
-    position = 0
-    while position + 1 < len(document):
-        a, position = _take(document, position, int(rng.integers(room // 4, room // 2 + 1)))
-        if position >= len(document):
-            break
-        if rng.random() < 0.5:
-            b, position = _take(document, position, room - len(a))
-            label = 0
-        else:
-            other = int(rng.integers(len(documents) - 1))
-            other += other >= index
-            stranger = documents[other]
-            b, _ = _take(stranger, int(rng.integers(len(stranger))), room - len(a))
-            label = 1
-        pairs.append((a[: room // 2], b[: room - len(a[: room // 2])], label))
-    return pairs
-
-
-def _take(document: Sequence[np.ndarray], position: int, tokens: int) -> tuple[np.ndarray, int]:
-    """Whole sentences from `position` on, up to `tokens` (at least one), and where the next one starts."""
-    taken = [document[position]]
-    position += 1
-    while position < len(document) and sum(map(len, taken)) + len(document[position]) <= tokens:
-        taken.append(document[position])
-        position += 1
-    return np.concatenate(taken), position
 
 
 def mask_tokens(

@@ -2,85 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from itertools import pairwise
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from spikelm.data.batches import Batch, StepBatches, epoch_order, pad, step_seed
+from spikelm.data.batches import Batch, pad, step_seed
+from spikelm.data.blocks import BlockBatches
+from spikelm.data.packed import PackedDocuments
 from spikelm.errors import DataError
 
-Row = tuple[np.ndarray, np.ndarray]  # ids and segment ids
 SHORTEST = 4  # tokens; below that it is a heading or a fragment
+COLUMNS = 4  # of a row: start and end of the first sentence, start and end of the second (equal: there is none)
 
 
-class SentenceBatches(StepBatches):
+class SentenceBatches(BlockBatches):
     """One sentence, or two in a row as [CLS] a [SEP] b [SEP], half of each: what GLUE's tasks look like."""
+
+    purpose = "sentences"
 
     def __init__(
         self,
-        documents: Sequence[Sequence[np.ndarray]],
+        documents: PackedDocuments,
         tokenizer: Tokenizer,
         seed: int,
         batch: int,
         max_length: int,
         shard: tuple[int, int] = (0, 1),
     ) -> None:
-        super().__init__(seed, batch, shard)
-        self.documents = documents
-        self.max_length = max_length
         ids = tokenizer.get_vocab()
-        self.cls, self.sep = ids["[CLS]"], ids["[SEP]"]
-        self._epoch = -1
-        self._rows: list[Row] = []
-        self._load_epoch(0)
-        self.steps_per_epoch = len(self._order)
+        self.cls, self.sep = (np.array([ids[name]], np.int32) for name in ("[CLS]", "[SEP]"))
+        super().__init__(documents, seed, batch, max_length, shard)
 
-    def _load_epoch(self, epoch: int) -> None:
-        if epoch == self._epoch:
-            return
-        rng = np.random.default_rng(step_seed(self.seed, epoch, "sentences"))
-        # Every epoch has as many rows as the first, so that a step belongs to one epoch for good.
-        self._rows = self._draw(rng, len(self._rows) or None)
-        lengths = np.array([len(ids) for ids, _ in self._rows])
-        self._order = epoch_order(lengths, self.batch, self.seed, epoch)
-        self._epoch = epoch
-
-    def __getitem__(self, step: int) -> Batch:
-        epoch, position = divmod(step, self.steps_per_epoch)
-        self._load_epoch(epoch)
-        rank, world = self.shard
-        return pad([self._rows[row] for row in self._order[position][rank::world]])
-
-    def fixed(self, count: int) -> list[Batch]:
-        """`count` rows in fixed batches, short ones together, for evaluation and measurements."""
-        rows = self._draw(np.random.default_rng(step_seed(self.seed, 0, "fixed sentences")), count)
-        rows.sort(key=lambda row: len(row[0]))
-        return [pad(rows[i : i + self.batch]) for i in range(0, len(rows), self.batch)]
-
-    def _draw(self, rng: np.random.Generator, count: int | None) -> list[Row]:
-        rows: list[Row] = []
-        while count is None or len(rows) < count:
+    def draw(self, rng: np.random.Generator, count: int | None, among: np.ndarray | None = None) -> np.ndarray:
+        members = np.arange(len(self.documents)) if among is None else among
+        rows = array("q")
+        while count is None or len(rows) < count * COLUMNS:
             before = len(rows)
-            for index in rng.permutation(len(self.documents)):
-                sentences = [sentence for sentence in self.documents[index] if len(sentence) >= SHORTEST]
-                position = 0
-                while position < len(sentences):
-                    taken = sentences[position : position + 1 + int(rng.integers(2))]
-                    rows.append(self._join(taken))
-                    position += len(taken)
+            for index in rng.permutation(len(members)):
+                self._document_rows(rows, int(members[index]), rng)
             if len(rows) == before:
                 raise DataError(f"no sentence has {SHORTEST} tokens", "check the text of the source")
             if count is None:
                 break
-        return rows[:count]
+        return np.frombuffer(rows, np.int64).reshape(-1, COLUMNS)[:count]
 
-    def _join(self, sentences: Sequence[np.ndarray]) -> Row:
-        """Each sentence is cut to its share of the room."""
-        room = (self.max_length - 1) // len(sentences) - 1
-        parts = [np.array([self.cls], np.int32)]
-        types = [0]
-        for segment, sentence in enumerate(sentences):
-            parts += [sentence[:room], np.array([self.sep], np.int32)]
-            types += [segment] * (min(room, len(sentence)) + 1)
+    def _document_rows(self, rows: array[int], document: int, rng: np.random.Generator) -> None:
+        """Every sentence of a document once, each sentence cut to its share of the room."""
+        bounds = self.documents.bounds(document)
+        spans = [(a, b) for a, b in pairwise(bounds) if b - a >= SHORTEST]
+        position = 0
+        while position < len(spans):
+            taken = spans[position : position + 1 + int(rng.integers(2))]
+            room = (self.max_length - 1) // len(taken) - 1
+            cut = [(a, min(b, a + room)) for a, b in taken]
+            rows.extend([*cut[0], *(cut[1] if len(cut) > 1 else (0, 0))])
+            position += len(taken)
+
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        first, second = rows[:, 1] - rows[:, 0], rows[:, 3] - rows[:, 2]
+        found: np.ndarray = first + 2 + np.where(second > 0, second + 1, 0)
+        return found
+
+    def batch_of(self, rows: np.ndarray, seed: int) -> Batch:
+        """The rows, padded; nothing is masked, so the seed is not used."""
+        return pad([self._join(*row) for row in rows.tolist()])
+
+    def fixed(self, count: int) -> list[Batch]:
+        """As ever, but short rows together: little padding."""
+        rows = self.draw(np.random.default_rng(step_seed(self.seed, 0, f"fixed {self.purpose}")), count)
+        rows = rows[np.argsort(self.lengths(rows), kind="stable")]
+        return [self.batch_of(rows[i : i + self.batch], 0) for i in range(0, len(rows), self.batch)]
+
+    def _join(self, a: int, b: int, c: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+        ids = self.documents.ids
+        parts = [self.cls, ids[a:b], self.sep]
+        types = [0] * (b - a + 2)
+        if d > c:
+            parts += [ids[c:d], self.sep]
+            types += [1] * (d - c + 1)
         return np.concatenate(parts), np.array(types, np.int8)

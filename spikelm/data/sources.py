@@ -1,4 +1,4 @@
-"""Where text comes from: `load_rows` for a GLUE-like task, `load_documents` for pretraining text."""
+"""The labelled rows of a GLUE-like task, wherever they come from: `load_rows`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from spikelm.data import microworld
+from spikelm.data.hub import hub_files, hub_table
 from spikelm.data.local import local_rows, task_files
-from spikelm.data.text_files import local_documents, text_files
 from spikelm.errors import DataError
 from spikelm.schema import SourceConfig, TaskConfig
 
 Row = dict[str, Any]
+GLUE = "nyu-mll/glue"
 
 
 @dataclass(frozen=True)
 class Text:
-    """What was read: rows (or documents) by split, with the hash of their content."""
+    """What was read: lists of rows (or streams of documents) by split, with the hash of their content."""
 
-    splits: dict[str, list[Any]]
+    splits: dict[str, Any]
     content_hash: str
     warnings: tuple[str, ...] = ()  # for the user, not for the record
 
@@ -49,7 +50,10 @@ def load_rows(task: TaskConfig, source: SourceConfig) -> Text:
     elif source.name == "local":
         found, notes = local_rows(task, task_files(task, local_root(source), splits))
     else:
-        found = _hub_rows(task, source, splits)
+        if not task.hub:
+            raise DataError(f"{task.name} has no name on the hub", "task.hub=NAME, or read it with source=local")
+        files = hub_files(source.glue or GLUE, task.hub, splits, source.revision, source.mirror)
+        found, notes = local_rows(task, files, hub_table)
     rows = {split: list(found[split]) for split in splits}
     if source.name != "embedded":
         notes += _other_counts(task, rows)
@@ -75,22 +79,6 @@ def local_root(source: SourceConfig) -> Path:
     if not source.root:
         raise DataError("source=local needs source.root=DIR, the folder of the files")
     return Path(source.root)
-
-
-def load_documents(source: SourceConfig) -> Text:
-    """Documents as lists of sentences; the last twentieth is held out where the files do not say what is."""
-    if source.name == "local":
-        splits = local_documents(text_files(local_root(source)), source.documents)
-        return Text(splits, content_hash([split, document] for split in splits for document in splits[split]))
-    if source.name != "embedded":
-        raise DataError(
-            f"source={source.name} has no pretraining text yet",
-            "pretrain on the embedded text, source=embedded, or on files, source=local source.root=DIR",
-        )
-    documents = microworld.documents(source.documents, seed=source.seed)
-    held_out = max(1, len(documents) // 20)
-    splits = {"train": documents[:-held_out], "validation": documents[-held_out:]}
-    return Text(splits, content_hash(documents))
 
 
 def check_rows(task: TaskConfig, split: str, rows: list[Row]) -> None:
@@ -119,19 +107,3 @@ def _embedded_rows(task: TaskConfig, source: SourceConfig) -> Mapping[str, list[
     rows = {split: min(count, microworld.DEFAULT_ROWS[name][split]) for split, count in wanted.items() if count}
     unused = {split: 0 for split in microworld.DEFAULT_ROWS[name] if split.startswith("test")}
     return microworld.glue(name, seed=source.seed, rows={**rows, **unused})
-
-
-def _hub_rows(task: TaskConfig, source: SourceConfig, splits: Iterable[str]) -> Mapping[str, list[Row]]:
-    import datasets
-
-    try:
-        loaded = {
-            split: datasets.load_dataset("nyu-mll/glue", task.hub, split=split, revision=source.revision)
-            for split in splits
-        }
-    except (OSError, ValueError, ConnectionError) as error:
-        raise DataError(
-            f"{task.name} could not be loaded from the hub: {str(error).splitlines()[0]}",
-            "check the network or HF_HUB_OFFLINE, or use source=embedded",
-        ) from error
-    return {split: list(data) for split, data in loaded.items()}

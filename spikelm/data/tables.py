@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -124,6 +124,17 @@ def _jsonl(path: Path, layout: Layout) -> Table:
     return table
 
 
+def from_records(path: Path, records: Iterable[Mapping[str, Any]], layout: Layout) -> Table:
+    """The wanted columns of rows that have no lines to be named by."""
+    table = Table()
+    for index, record in enumerate(records):
+        picked = _pick(list(record), layout)
+        if picked is None:
+            raise _missing(str(path), list(record), layout)
+        table.rows.append((f"{path} row {index}", {column: record[name] for column, name in picked.items()}))
+    return table
+
+
 def _parquet(path: Path, layout: Layout) -> Table:
     import pyarrow
     from pyarrow import parquet
@@ -137,8 +148,7 @@ def _parquet(path: Path, layout: Layout) -> Table:
             records = file.read(columns=list(picked.values())).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path} is not a Parquet file: {str(error).splitlines()[0]}") from error
-    rows = ({column: record[name] for column, name in picked.items()} for record in records)
-    return Table([(f"{path} row {index}", row) for index, row in enumerate(rows)])
+    return from_records(path, records, layout)
 
 
 READERS: dict[str, Callable[[Path, Layout], Table]] = {

@@ -1,12 +1,14 @@
-"""Pretraining text from files: WikiText or plain text as documents, which are lists of sentences."""
+"""Pretraining text from files: WikiText or plain text as a stream of documents, which are lists of sentences."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
 from spikelm.data.local import listing, squeezed
+from spikelm.data.streams import Documents
 from spikelm.data.tables import lines
 from spikelm.errors import DataError
 
@@ -42,7 +44,7 @@ def text_files(root: Path) -> dict[str, list[Path]]:
     if len(folders) > 1:
         raise DataError(
             f"{root} has more than one pretraining text: {', '.join(path.name for path in folders)}",
-            f"source.root={folders[0]} takes one of them",
+            f"source.text_root={folders[0]} takes one of them",
         )
     folder = folders[0] if folders else root
     files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in ENDINGS and path.is_file()]
@@ -54,7 +56,7 @@ def text_files(root: Path) -> dict[str, list[Path]]:
         raise DataError(
             f"no pretraining text in {folder}: looked for a folder wikitext*, train.txt or other *.txt; "
             f"there is {listing(folder)}",
-            "put the text there, or set source.root",
+            "source.text_root=DIR (with source.tokenizer=PATH/vocab.txt), or weights: backbone=hf backbone.path=DIR",
         )
     return {"train": train, **({"validation": held_out} if held_out else {})}
 
@@ -63,50 +65,75 @@ def _wikitexts(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.iterdir()) if path.is_dir() and squeezed(path.name).startswith("wikitext")]
 
 
-def local_documents(files: dict[str, list[Path]], limit: int) -> dict[str, list[list[str]]]:
-    """At most `limit` documents to train on, and the held-out ones: of their own file, else the last twentieth."""
-    found = {split: [document for path in paths for document in read_documents(path)] for split, paths in files.items()}
-    train, held_out = found["train"][:limit], found.get("validation")
-    if held_out is None:
-        cut = max(2, len(train) // 20)
-        train, held_out = train[:-cut], train[-cut:]
-    for split, documents in (("train", train), ("validation", held_out)):
-        if len(documents) < 2:  # the next sentence of a pair is, half of the time, another document's
+def count_documents(files: Mapping[str, list[Path]], limit: int) -> dict[str, int]:
+    """How many documents each split has: at most `limit` to train on; without a held-out file the last twentieth."""
+    train = sum(1 for _ in islice(_all(files["train"]), limit))
+    if "validation" in files:
+        counts = {"train": train, "validation": sum(1 for _ in _all(files["validation"]))}
+    else:
+        kept = max(0, train - max(2, train // 20))
+        counts = {"train": kept, "validation": train - kept}
+    for split, count in counts.items():
+        if count < 2:  # the next sentence of a pair is, half of the time, another document's
             path = files.get(split, files["train"])[0]
-            raise DataError(f"{path}: {len(documents)} documents for {split}, expected at least 2")
-    return {"train": train, "validation": held_out}
+            raise DataError(f"{path}: {count} documents for {split}, expected at least 2")
+    return counts
 
 
-def read_documents(path: Path) -> list[list[str]]:
+def local_documents(files: Mapping[str, list[Path]], counts: Mapping[str, int]) -> dict[str, Documents]:
+    """The documents of each split as streams over the files, cut by the counts of `count_documents`."""
+    held_out, start = (files["validation"], 0) if "validation" in files else (files["train"], counts["train"])
+    stop = start + counts["validation"]
+    return {
+        "train": Documents(lambda: islice(_all(files["train"]), counts["train"]), counts["train"]),
+        "validation": Documents(lambda: islice(_all(held_out), start, stop), counts["validation"]),
+    }
+
+
+def _all(paths: Sequence[Path]) -> Iterator[list[str]]:
+    return chain.from_iterable(map(read_documents, paths))
+
+
+def read_documents(path: Path) -> Iterator[list[str]]:
     """The documents of one file: articles under WikiText's heads, else blocks between blank lines (BERT's format)."""
-    text = [line.strip() for _, line in lines(path)]
-    titles = [index for index in range(len(text)) if _is_title(text, index)]
-    documents = list(_articles(text, titles) if titles else _blocks(text))
-    if not documents:
+    titled = any(is_title for _, is_title in _marked(path))
+    empty = True
+    for document in _articles(path) if titled else _blocks(path):
+        empty = False
+        yield document
+    if empty:
         raise DataError(f"{path} is empty: it has no sentence")
-    return documents
 
 
-def _is_title(text: Sequence[str], index: int) -> bool:
-    """` = Title = ` between blank lines; table rows with equals signs are not."""
-    if not _TITLE.fullmatch(text[index]):
-        return False
-    before, after = text[index - 1] if index else "", text[index + 1] if index + 1 < len(text) else ""
-    return not before and not after
+def _marked(path: Path) -> Iterator[tuple[str, bool]]:
+    """Stripped lines, each with whether it is a title: ` = Title = ` between blank lines; table rows are not."""
+    before, current = "", None
+    for _, raw in chain(lines(path), [(0, "")]):
+        after = raw.strip()
+        if current is not None:
+            yield current, not before and not after and bool(_TITLE.fullmatch(current))
+            before = current
+        current = after
 
 
-def _articles(text: Sequence[str], titles: Sequence[int]) -> Iterator[list[str]]:
+def _articles(path: Path) -> Iterator[list[str]]:
     """One document an article; heads are left out, as they are no sentences."""
-    for start, end in zip(titles, [*titles[1:], len(text)], strict=True):
-        body = (line for line in text[start:end] if line and not _HEAD.fullmatch(line))
-        if document := [sentence for line in body for sentence in wikitext_sentences(line)]:
-            yield document
+    document: list[str] | None = None  # none before the first title
+    for line, is_title in _marked(path):
+        if is_title:
+            if document:
+                yield document
+            document = []
+        elif document is not None and line and not _HEAD.fullmatch(line):
+            document += wikitext_sentences(line)
+    if document:
+        yield document
 
 
-def _blocks(text: Sequence[str]) -> Iterator[list[str]]:
+def _blocks(path: Path) -> Iterator[list[str]]:
     document: list[str] = []
-    for line in [*text, ""]:
-        if line:
+    for _, raw in chain(lines(path), [(0, "")]):
+        if line := raw.strip():
             document += plain_sentences(line)
         elif document:
             yield document

@@ -9,8 +9,9 @@ from filelock import FileLock
 from tokenizers import Tokenizer
 
 from spikelm.data import microworld
-from spikelm.data.fingerprint import documents_hash, vocab_file
-from spikelm.data.sources import load_documents
+from spikelm.data.corpus import documents_hash, load_documents
+from spikelm.data.fingerprint import vocab_file
+from spikelm.data.streams import Stream
 from spikelm.data.tables import lines
 from spikelm.data.text_files import UNKNOWN
 from spikelm.data.wordpiece import SPECIAL_TOKENS, train_wordpiece, wordpiece
@@ -18,6 +19,7 @@ from spikelm.errors import DataError
 from spikelm.models.weights import weights_folder
 from spikelm.schema import BackboneConfig, SourceConfig
 
+HUB_TOKENIZER = "google-bert/bert-base-uncased"
 TOKENIZER_DOCUMENTS = 1500  # enough for every word of the micro-world; independent of how much is trained on
 
 
@@ -28,22 +30,26 @@ def load_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: Path) 
     if source.name == "embedded":
         name = f"wordpiece-v{microworld.VERSION}-seed{source.seed}-{backbone.vocab}"
         return _trained(cache, name, backbone.vocab, lambda: _micro_texts(source))
+    if source.tokenizer:
+        return read_vocab(vocab_file(source.tokenizer))
     if source.name == "local":
-        if source.tokenizer:
-            return read_vocab(vocab_file(source.tokenizer))
         try:
             name = f"wordpiece-local-{documents_hash(source, cache)[:16]}-{backbone.vocab}"
         except DataError as error:
-            raise DataError(f"no tokenizer: {error.what}", "set source.tokenizer to a BERT vocab.txt") from error
-        return _trained(cache, name, backbone.vocab, lambda: _local_texts(source))
+            raise DataError(
+                f"no tokenizer: {error.what}", "source.tokenizer=PATH/vocab.txt, a BERT WordPiece vocabulary"
+            ) from error
+        return _trained(cache, name, backbone.vocab, lambda: _local_texts(source, cache))
+    if source.mirror:
+        return _of_weights(Path(source.mirror) / HUB_TOKENIZER)
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained("google-bert/bert-base-uncased").backend_tokenizer
+        return AutoTokenizer.from_pretrained(HUB_TOKENIZER).backend_tokenizer
     except OSError as error:
         raise DataError(
-            f"the tokenizer bert-base-uncased could not be loaded: {str(error).splitlines()[0]}",
-            "check the network or HF_HUB_OFFLINE, or use source=embedded",
+            f"the tokenizer {HUB_TOKENIZER} could not be loaded: {str(error).splitlines()[0]}",
+            "source.tokenizer=PATH/vocab.txt, or check the network and HF_HUB_OFFLINE",
         ) from error
 
 
@@ -70,9 +76,9 @@ def _micro_texts(source: SourceConfig) -> Iterable[str]:
     return (text for document in microworld.documents(TOKENIZER_DOCUMENTS, source.seed) for text in document)
 
 
-def _local_texts(source: SourceConfig) -> Iterable[str]:
-    documents = load_documents(source).splits["train"]
-    return (text.replace(UNKNOWN, " ") for document in documents for text in document)
+def _local_texts(source: SourceConfig, cache: Path) -> Iterable[str]:
+    documents = load_documents(source, cache).splits["train"]
+    return Stream(lambda: (text.replace(UNKNOWN, " ") for document in documents for text in document))
 
 
 def read_vocab(path: Path) -> Tokenizer:

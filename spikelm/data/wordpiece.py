@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -35,8 +35,9 @@ def _letters(texts: Iterable[str], tokenizer: Tokenizer, most: int) -> list[str]
 
 
 def train_wordpiece(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-    """A WordPiece tokenizer with BERT's normalisation, special tokens and pair template."""
-    texts = list(texts)
+    """A WordPiece tokenizer with BERT's normalisation, special tokens and pair template; reads the texts twice."""
+    if isinstance(texts, Iterator):  # it could be read once only
+        texts = list(texts)
     trained = _empty_tokenizer({})
     # A letter is up to two pieces (start and continuation): rare ones must not take the place of words.
     letters = _letters(texts, trained, most=max(1, vocab_size // 4))

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from spikelm.data.fingerprint import cached_file_hash
+from spikelm.data.remembered import cached_file_hash
 from spikelm.errors import ConfigError
 
 PACKAGE = "package:"  # package:NAME is the folder model/ of an installed package

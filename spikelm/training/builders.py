@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from omegaconf import OmegaConf
 from rich.console import Console
@@ -16,10 +15,12 @@ from tokenizers import Tokenizer
 from spikelm.check import typed
 from spikelm.data.batches import Batch, RowBatches, StepBatches, evaluation_batches
 from spikelm.data.cache import encoded_documents, encoded_rows
+from spikelm.data.corpus import load_documents
 from spikelm.data.encode import encode_rows
+from spikelm.data.packed import PackedDocuments
 from spikelm.data.pretraining import PretrainingBatches
 from spikelm.data.sentences import SentenceBatches
-from spikelm.data.sources import Text, load_documents, load_rows
+from spikelm.data.sources import Text, load_rows
 from spikelm.data.tokenizer import load_tokenizer
 from spikelm.measure.metrics import constant_predictor
 from spikelm.measure.model import AUDIT_ROWS
@@ -56,10 +57,10 @@ def build_stage(config: Config, needed: Mapping[str, Path], console: Console) ->
     return _fine_tuning(config, needed, console)
 
 
-def _documents(config: Config, console: Console) -> tuple[Text, Tokenizer, list[list[list[np.ndarray]]]]:
+def _documents(config: Config, console: Console) -> tuple[Text, Tokenizer, list[PackedDocuments]]:
     """The text without labels, its tokenizer, and both splits as token ids."""
-    text = _announced(load_documents(config.source), console)
     cache = Path(config.runs_dir) / ".cache"
+    text = _announced(load_documents(config.source, cache), console)
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     return text, tokenizer, [encoded_documents(text, split, tokenizer, cache) for split in ("train", "validation")]
 
@@ -158,7 +159,7 @@ def audit_batch(saved: Mapping[str, Any]) -> Batch:
     cache = Path(config.runs_dir) / ".cache"
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     if config.task.kind in ("pretrain", "general"):
-        documents = encoded_documents(load_documents(config.source), "train", tokenizer, cache)
+        documents = encoded_documents(load_documents(config.source, cache), "train", tokenizer, cache)
         stage = config.stage
         kind = PretrainingBatches if config.task.kind == "pretrain" else SentenceBatches
         samples = kind(documents, tokenizer, config.seed, stage.batch, stage.max_length).fixed(AUDIT_ROWS)

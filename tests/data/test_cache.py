@@ -17,8 +17,9 @@ from rich.console import Console
 from spikelm.compose import load_config
 from spikelm.data import cache as cache_module
 from spikelm.data.cache import encoded_documents, encoded_rows
+from spikelm.data.corpus import load_documents
 from spikelm.data.encode import encode_documents, encode_rows
-from spikelm.data.sources import Text, load_documents, load_rows
+from spikelm.data.sources import Text, load_rows
 from spikelm.data.wordpiece import train_wordpiece
 from spikelm.identity import identity, pretraining_of
 from spikelm.records import run_id
@@ -77,8 +78,8 @@ def test_unchanged_files_are_not_read_again(root: Path, monkeypatch: pytest.Monk
         raise AssertionError("read again")
 
     with monkeypatch.context() as patched:
-        for name in ("load_rows", "load_documents"):
-            patched.setattr(f"spikelm.data.fingerprint.{name}", refuse)
+        for name in ("fingerprint.load_rows", "text_files.read_documents"):
+            patched.setattr(f"spikelm.data.{name}", refuse)
         assert id_of(local(root)) == before
         path = root / "RTE" / "train.tsv"
         os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))

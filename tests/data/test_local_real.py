@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from spikelm.compose import load_config
+from spikelm.data.corpus import load_documents
 from spikelm.data.encode import encode_documents
-from spikelm.data.pretraining import draw_pairs
-from spikelm.data.sources import Text, load_documents, load_rows
+from spikelm.data.packed import PackedDocuments
+from spikelm.data.pairs import draw_pairs
+from spikelm.data.sources import Text, load_rows
 from spikelm.data.tokenizer import read_vocab
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -81,8 +83,8 @@ def test_wikitext_is_clean_and_has_next_sentences() -> None:
     assert 15 < np.mean([len(sentence.split()) for sentence in sentences]) < 30
     tokenizer = read_vocab(DATA / "tokenizers" / "bert-base-uncased" / "vocab.txt")
     assert tokenizer.get_vocab_size() == 30522
-    documents = encode_documents(text.splits["validation"][:10], tokenizer)
-    labels = [label for _, _, label in draw_pairs(documents, 64, np.random.default_rng(0), 200)]
+    documents = encode_documents(list(text.splits["validation"])[:10], tokenizer)
+    labels = draw_pairs(PackedDocuments.of(documents), 64, np.random.default_rng(0), 200)[:, 4]
     assert 0.35 < np.mean(labels) < 0.65
 
 

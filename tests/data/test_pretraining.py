@@ -6,24 +6,30 @@ import numpy as np
 import pytest
 import torch
 
-from spikelm.data.pretraining import IGNORED, PretrainingBatches, draw_pairs, mask_tokens
+from spikelm.data.packed import PackedDocuments
+from spikelm.data.pairs import draw_pairs
+from spikelm.data.pretraining import IGNORED, PretrainingBatches, mask_tokens
 from spikelm.data.wordpiece import train_wordpiece
 from spikelm.errors import DataError
 
 SPECIALS = torch.tensor([0, 2, 3])
 
 
-def documents(count: int = 12, sentences: int = 6) -> list[list[np.ndarray]]:
+def documents(count: int = 12, sentences: int = 6) -> PackedDocuments:
     """Token = 1000 * document + 10 * sentence + position: a token tells where it is from."""
-    return [[np.arange(4, dtype=np.int32) + 1000 * (d + 1) + 10 * s for s in range(sentences)] for d in range(count)]
+    tokens = np.arange(4, dtype=np.int32)
+    return PackedDocuments.of(
+        [[tokens + 1000 * (d + 1) + 10 * s for s in range(sentences)] for d in range(count)],
+    )
 
 
 def test_pairs_follow_or_come_from_another_document() -> None:
     pairs = draw_pairs(documents(), 24, np.random.default_rng(0), 400)
     assert len(pairs) == 400
-    labels = np.array([label for _, _, label in pairs])
-    assert 0.4 < labels.mean() < 0.6
-    for a, b, label in pairs:
+    assert 0.4 < pairs[:, 4].mean() < 0.6
+    ids = documents().ids
+    for start, end, begin, stop, label in pairs:
+        a, b = ids[start:end], ids[begin:stop]
         assert 0 < len(a) + len(b) <= 21
         assert len({*(a // 1000)}) == len({*(b // 1000)}) == 1
         if label:
@@ -64,7 +70,7 @@ def test_a_step_is_always_the_same_batch() -> None:
 
 def test_masks_are_drawn_anew_each_time() -> None:
     some = batches()
-    pairs = some._pairs[:8]
+    pairs = some._rows[:8]
     a, b = (some.batch_of(pairs, seed)["labels"] for seed in (1, 2))
     assert not torch.equal(a, b)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from spikelm.data.packed import PackedDocuments
 from spikelm.data.sentences import SHORTEST, SentenceBatches
 from spikelm.data.wordpiece import train_wordpiece
 from spikelm.errors import DataError
@@ -14,13 +15,13 @@ TOKENIZER = train_wordpiece(["the cat sat on the mat", "a dog ran home"], 100)
 CLS, SEP = TOKENIZER.token_to_id("[CLS]"), TOKENIZER.token_to_id("[SEP]")
 
 
-def documents(count: int = 12, sentences: int = 7) -> list[list[np.ndarray]]:
+def documents(count: int = 12, sentences: int = 7) -> PackedDocuments:
     """Every token names its document and sentence, so that rows can be traced back."""
     rng = np.random.default_rng(0)
-    return [
+    return PackedDocuments.of(
         [np.full(int(rng.integers(SHORTEST, 20)), 1000 + 100 * d + s, np.int32) for s in range(sentences)]
         for d in range(count)
-    ]
+    )
 
 
 def made(seed: int = 0, batch: int = 4, max_length: int = 32, **more: object) -> SentenceBatches:
@@ -73,4 +74,4 @@ def test_rows_fit_and_fixed_ones_stay() -> None:
 
 def test_text_without_a_sentence_is_refused() -> None:
     with pytest.raises(DataError, match="no sentence"):
-        SentenceBatches([[np.array([5], np.int32)]], TOKENIZER, 0, 4, 32)
+        SentenceBatches(PackedDocuments.of([[np.array([5], np.int32)]]), TOKENIZER, 0, 4, 32)

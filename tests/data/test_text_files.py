@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spikelm.compose import load_config
-from spikelm.data.sources import Text, load_documents
+from spikelm.data.corpus import load_documents
+from spikelm.data.sources import Text
 from spikelm.data.text_files import detokenised, plain_sentences, wikitext_sentences
 from spikelm.data.tokenizer import load_tokenizer, read_vocab
 from spikelm.errors import DataError
@@ -29,7 +31,12 @@ def config(root: Path, *overrides: str) -> Config:
 
 
 def load(root: Path, *overrides: str) -> Text:
-    return load_documents(config(root, *overrides).source)
+    text = load_documents(config(root, *overrides).source)
+    splits = {split: list(documents) for split, documents in text.splits.items()}
+    assert {split: len(documents) for split, documents in text.splits.items()} == {
+        split: len(documents) for split, documents in splits.items()
+    }
+    return replace(text, splits=splits)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +61,14 @@ def test_without_a_held_out_file_the_last_documents_are(tmp_path: Path) -> None:
     assert [document[2][0] for document in text.splits["train"]] == ["A", "B", "C"]
     assert len(text.splits["validation"]) == 2
     assert len(load(tmp_path, "source.documents=4").splits["train"]) == 2
+
+
+def test_the_text_may_lie_elsewhere_than_the_tasks(tmp_path: Path) -> None:
+    for name in ("root", "elsewhere/wikitext-2"):
+        wikitext(tmp_path / name / "train.txt", "ABCDE" if name == "root" else "VWXYZ")
+    text = load(tmp_path / "root", f"source.text_root={tmp_path / 'elsewhere'}")
+    assert [document[2][0] for document in text.splits["train"]] == ["V", "W", "X"]
+    assert text.content_hash == load(tmp_path / "elsewhere").content_hash
 
 
 def test_plain_text_has_documents_between_blank_lines(tmp_path: Path) -> None:
