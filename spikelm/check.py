@@ -13,9 +13,9 @@ from omegaconf.errors import OmegaConfBaseException
 from spikelm.errors import ConfigError
 from spikelm.schema import Config, SourceConfig, StageConfig
 
-CHOICES: dict[str, tuple[str, ...]] = {
+CHOICES: dict[str, tuple[str | None, ...]] = {
     "task.kind": ("classification", "regression", "pretrain"),
-    "select": ("last", "best_dev"),
+    "select": ("last", "best_dev", "released"),
     "tracker.mode": ("online", "offline", "disabled"),
     "pretrain.schedule": ("linear", "constant"),
     "finetune.schedule": ("linear", "constant"),
@@ -23,6 +23,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "trainer.accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
     "trainer.precision": ("32-true", "bf16-mixed", "16-mixed"),
     "backbone.activation": ("gelu", "relu"),
+    "backbone.transform_activation": (None, "gelu", "relu"),
+    "recipe": ("", "paper", "as_released"),
 }
 AT_LEAST_ONE = (
     *("T", "backbone.layers", "backbone.hidden", "backbone.heads", "backbone.intermediate", "backbone.vocab"),
@@ -125,7 +127,7 @@ def check(config: Config) -> None:
     for key, valid in CHOICES.items():
         value = _value(config, key)
         if value not in valid:
-            raise ConfigError(f"{key}={value} is not valid{nearest(str(value), valid)}")
+            raise ConfigError(f"{key}={value} is not valid{nearest(str(value), filter(None, valid))}")
     for key in AT_LEAST_ONE:
         if _value(config, key) < 1:
             raise ConfigError(f"{key}={_value(config, key)} is not valid; it is a whole number of at least 1")
@@ -171,6 +173,9 @@ def _check_stage(name: str, stage: StageConfig, positions: int) -> None:
         raise ConfigError(f"{name} needs either {name}.steps or {name}.epochs, not both and not neither")
     if (stage.steps or stage.epochs or 0) < 1:
         raise ConfigError(f"{name}.steps and {name}.epochs are whole numbers of at least 1")
+    for key in ("schedule_stretch", "schedule_speed"):
+        if (value := getattr(stage, key)) is not None and not 1 <= value < float("inf"):
+            raise ConfigError(f"{name}.{key}={value} is not valid; it is null or at least 1")
     if stage.max_length > positions:
         raise ConfigError(f"{name}.max_length={stage.max_length} is longer than backbone.positions={positions}")
 

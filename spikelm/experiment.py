@@ -71,7 +71,7 @@ def _run(config: Config, run: Run, pretrained: dict[str, Any] | None, console: C
             "scale": config.scale,
             "task": config.task.name,
             "system": config.system or label(config),
-            "select": config.select,
+            "recipe": config.recipe,
             "pretrained": pretrained["run_id"] if pretrained else None,
             "seconds": round(time.monotonic() - started, 2),
             "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

@@ -15,7 +15,7 @@ from spikelm.records import run_id
 from spikelm.schema import Config, StageConfig, TaskConfig, config_dir
 
 #: fields of a task that say how to read it: what is read is in the hash of its content
-READING = ("hub", "paper_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken")
+READING = ("hub", "paper_epochs", "bipft_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken")
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 
@@ -45,6 +45,7 @@ def identity(config: Config) -> dict[str, Any]:
     }
     if config.task.kind == "pretrain":
         size = {key: value for key, value in asdict(config.backbone).items() if key not in ("name", "path")}
+        size = _without_unset(size, ("transform_activation",))
         return {**found, "backbone": size, "stage": _stage(config.pretrain)}
     task = {key: value for key, value in asdict(config.task).items() if key not in READING}
     found |= {"task": task, "stage": _stage(config.finetune), "select": config.select}
@@ -62,7 +63,13 @@ def needs_pretraining(config: Config) -> bool:
 
 def _stage(stage: StageConfig) -> dict[str, Any]:
     """A stage without the seed of the pretrained run, which is that run's own."""
-    return {key: value for key, value in asdict(stage).items() if key != "seed"}
+    found = {key: value for key, value in asdict(stage).items() if key != "seed"}
+    return _without_unset(found, ("schedule_stretch", "schedule_speed"))
+
+
+def _without_unset(found: dict[str, Any], later: tuple[str, ...]) -> dict[str, Any]:
+    """Without the keys that came `later` and are not set: a run made before they were there keeps its id."""
+    return {key: value for key, value in found.items() if value is not None or key not in later}
 
 
 def label(config: Config) -> str:

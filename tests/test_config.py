@@ -22,7 +22,7 @@ def options(group: str) -> list[str]:
     return [str(path.relative_to(folder).with_suffix("")) for path in sorted(folder.rglob("*.yaml"))]
 
 
-GROUPS = ("task", "neuron", "backbone", "scale", "source", "trainer", "tracker", "system")
+GROUPS = ("task", "neuron", "backbone", "scale", "source", "trainer", "tracker", "system", "recipe")
 
 
 #: options that are whole only with files of the user's

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,7 @@ Log = Callable[[int, dict[str, float]], None]
 
 
 class Recorder(L.Callback):
-    """Hands training loss, learning rate and evaluation scores to `log`; keeps the best epoch for best_dev."""
+    """Hands training loss, learning rate and evaluation scores to `log`."""
 
     def __init__(self, log: Log, every: int) -> None:
         self.record = log
@@ -35,31 +34,6 @@ class Recorder(L.Callback):
 
     def on_validation_end(self, trainer: L.Trainer, module: Any) -> None:
         self.record(trainer.global_step, {f"dev/{name}": value for name, value in module.scores.items()})
-
-
-class BestDev(L.Callback):
-    """Keeps the weights of the best evaluation by the headline metric (select=best_dev)."""
-
-    def __init__(self, metric: str, smaller_is_better: bool = False) -> None:
-        self.metric = metric
-        self.sign = -1 if smaller_is_better else 1
-        self.best = -math.inf
-        self.step = 0
-        self.scores: dict[str, float] = {}
-        self.weights: dict[str, Tensor] = {}
-
-    def on_validation_end(self, trainer: L.Trainer, module: Any) -> None:
-        value = self.sign * module.scores[self.metric]
-        if value > self.best:
-            self.best, self.step, self.scores = value, trainer.global_step, dict(module.scores)
-            self.weights = {name: tensor.detach().clone() for name, tensor in module.model.state_dict().items()}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "step": self.step, "scores": self.scores, "weights": self.weights}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best, self.step = state["best"], state["step"]
-        self.scores, self.weights = state["scores"], state["weights"]
 
 
 class ProgressLine(L.Callback):

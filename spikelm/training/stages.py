@@ -27,10 +27,10 @@ from spikelm.schema import Config
 from spikelm.spiking import neurons
 from spikelm.store import Run
 from spikelm.tracking import Tracker
-from spikelm.training.callbacks import BestDev
 from spikelm.training.fit import fit, quiet_libraries
 from spikelm.training.modules import INPUTS, GlueModule, PretrainModule, StageModule
 from spikelm.training.optimization import total_steps
+from spikelm.training.selection import best_keeper, reported_scores, select_mode
 
 EVALUATION_BATCH = 128
 PRETRAINING_EVALUATION_PAIRS = 512
@@ -68,8 +68,7 @@ def train_and_measure(
         run.append_metrics(step, values)
         tracker.log(step, values)
 
-    headline = config.task.metrics[0]
-    best = BestDev(headline, smaller_is_better=config.task.kind == "pretrain")
+    best = best_keeper(config)
     fit(
         module=stage.module,
         train=stage.train,
@@ -81,12 +80,12 @@ def train_and_measure(
         log=log,
         on_resume=lambda step: run.truncate_metrics(step + 1),
         evaluate_every=stage.evaluate_every,
-        extra=[best] if config.select == "best_dev" else [],
+        extra=[best] if best else [],
     )
     metrics = stage.module.scores
-    if config.select == "best_dev":
+    if best:
         model.load_state_dict(best.weights)
-        metrics = best.scores
+        metrics = reported_scores(config, best.scores, metrics)
     model.save_pretrained(run.model)
     measured = measure_model(model, stage.samples, config)
     if config.spiking:
@@ -98,6 +97,7 @@ def train_and_measure(
     return {
         **measured,
         "metrics": metrics,
+        "select": select_mode(config),
         "constant_predictor": stage.constant,
         "source": stage.source,
         "parameters": parameter_count(model),
