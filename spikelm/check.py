@@ -141,15 +141,13 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"backbone.hidden={config.backbone.hidden} is not a multiple of backbone.heads={config.backbone.heads}"
         )
-    if config.trainer.devices != 1:
-        raise ConfigError(f"trainer.devices={config.trainer.devices}: a run trains on one device for now")
     if config.backbone.path and config.task.kind == "pretrain":
         raise ConfigError(
             "task=pretrain starts from scratch; backbone.path is for fine-tuning", "choose another backbone"
         )
-    _check_stage("pretrain", config.pretrain, config.backbone.positions)
+    _check_stage("pretrain", config.pretrain, config)
     if config.task.kind != "pretrain":
-        _check_stage("finetune", config.finetune, config.backbone.positions)
+        _check_stage("finetune", config.finetune, config)
     _check_source(config.source)
     check_neuron(config.neuron)
 
@@ -168,7 +166,8 @@ def _check_source(source: SourceConfig) -> None:
         raise ConfigError(f"source.tokenizer={source.tokenizer} does not exist; it is a vocab.txt or its folder")
 
 
-def _check_stage(name: str, stage: StageConfig, positions: int) -> None:
+def _check_stage(name: str, stage: StageConfig, config: Config) -> None:
+    positions, devices = config.backbone.positions, config.trainer.devices
     if (stage.steps is None) == (stage.epochs is None):
         raise ConfigError(f"{name} needs either {name}.steps or {name}.epochs, not both and not neither")
     if (stage.steps or stage.epochs or 0) < 1:
@@ -176,6 +175,8 @@ def _check_stage(name: str, stage: StageConfig, positions: int) -> None:
     for key in ("schedule_stretch", "schedule_speed"):
         if (value := getattr(stage, key)) is not None and not 1 <= value < float("inf"):
             raise ConfigError(f"{name}.{key}={value} is not valid; it is null or at least 1")
+    if stage.batch < devices:
+        raise ConfigError(f"{name}.batch={stage.batch} cannot be shared by trainer.devices={devices}")
     if stage.max_length > positions:
         raise ConfigError(f"{name}.max_length={stage.max_length} is longer than backbone.positions={positions}")
 

@@ -44,8 +44,36 @@ def _run() -> int:
     register_schema()
     import hydra
 
-    hydra.main(config_path=str(config_dir()), config_name="config", version_base="1.3")(job)()
+    main = hydra.main(config_path=str(config_dir()), config_name="config", version_base="1.3")(job)
+    if _launched():
+        return _run_as_rank(main)
+    main()
     return 1 if sweep.failures else 0
+
+
+def _launched() -> bool:
+    """Whether torchrun or srun started this process as one of several."""
+    return any(os.environ.get(name, "1") != "1" for name in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS"))
+
+
+def _run_as_rank(main: Callable[[], object]) -> int:
+    """One of the processes that torchrun or srun started: the first runs the command, the others train with it."""
+    from spikelm.errors import ConfigError
+    from spikelm.training.launch import serve
+    from spikelm.training.ranks import join, launched_ranks, leave, tell
+
+    if {"-m", "--multirun"} & set(sys.argv[1:]):
+        # A failed job would leave the other ranks inside it while the first goes on to the next.
+        raise ConfigError("a sweep cannot be launched by torchrun or srun", "spikelm-run -m ... trainer.devices=N")
+    ranks = launched_ranks()
+    join(ranks, "env://")
+    if ranks.first:
+        main()
+        tell(None)  # not after a failure: the launcher ends the others then
+    else:
+        serve(ranks)
+    leave()
+    return 0
 
 
 def job(cfg: DictConfig) -> None:
@@ -58,6 +86,10 @@ def job(cfg: DictConfig) -> None:
     from spikelm.experiment import run_and_show
 
     config = typed(cfg)
+    if _launched():
+        from spikelm.training.ranks import launched_ranks
+
+        config.trainer.devices = launched_ranks().world  # the launcher decides
     if config.dry_run:
         from rich.console import Console
 

@@ -110,10 +110,10 @@ class TrainerConfig:
     """How it runs; only the precision can change a result."""
 
     accelerator: str = "auto"
-    devices: int = 1
+    devices: int = 1  # processes that share each batch, one a device
     precision: str = "32-true"
     workers: int = 0
-    threads: int | None = None
+    threads: int | None = None  # of each process
     progress: bool = True
     log_every: int = 20
     checkpoint_every: int = 200

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from spikelm.data.batches import Batch, StepBatches, epoch_order, pad, step_seed
+from spikelm.data.batches import Batch, StepBatches, epoch_order, pad, shard_batch, step_seed
 from spikelm.errors import DataError
 
 IGNORED = -100
@@ -58,8 +58,13 @@ class PretrainingBatches(StepBatches):
         epoch, position = divmod(step, self.steps_per_epoch)
         self._load_epoch(epoch)
         rank, world = self.shard
-        pairs = [self._pairs[row] for row in self._order[position][rank::world]]
-        return self.batch_of(pairs, step_seed(self.seed, step * world + rank, "mask"))
+        # Every rank masks the whole batch: what is masked must not depend on how many devices share it.
+        whole = self.batch_of([self._pairs[row] for row in self._order[position]], step_seed(self.seed, step, "mask"))
+        mine = shard_batch(whole, rank, world)
+        if world > 1:
+            masked, all_masked = ((batch["labels"] != IGNORED).sum() for batch in (mine, whole))
+            mine["word_share"] = world * masked / all_masked.clamp_min(1) * (mine["row_share"] > 0)
+        return mine
 
     def batch_of(self, pairs: Sequence[Pair], seed: int) -> Batch:
         """The pairs as one masked batch: 0 = b follows a, 1 = b is from another document."""

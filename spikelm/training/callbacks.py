@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from spikelm.errors import TrainingError
 from spikelm.neurons import Neuron
 from spikelm.training.modules import StageModule
+from spikelm.training.ranks import summed
 
 Log = Callable[[int, dict[str, float]], None]
 
@@ -30,7 +31,8 @@ class Recorder(L.Callback):
         step = trainer.global_step
         if step % self.every == 0 or step == module.total:
             rate = trainer.optimizers[0].param_groups[0]["lr"]
-            self.record(step, {"train/loss": float(outputs["loss"]), "train/lr": rate})
+            module.logged_loss = float(summed(outputs["loss"]) / trainer.world_size)
+            self.record(step, {"train/loss": module.logged_loss, "train/lr": rate})
 
     def on_validation_end(self, trainer: L.Trainer, module: Any) -> None:
         self.record(trainer.global_step, {f"dev/{name}": value for name, value in module.scores.items()})
@@ -61,12 +63,12 @@ class ProgressLine(L.Callback):
         step = trainer.global_step
         if self.bar is not None:
             if step % 10 == 0:
-                self.bar.update(self.task, loss=f"loss {float(outputs['loss']):.3f}")
+                self.bar.update(self.task, loss=f"loss {_loss(trainer, module, outputs):.3f}")
             self.bar.update(self.task, completed=step)
         elif step * 10 // self.total > self.said:
             self.said = step * 10 // self.total
             pace = (time.monotonic() - self.started) / max(1, step - self.first)
-            loss = float(outputs["loss"])
+            loss = _loss(trainer, module, outputs)
             self.console.print(
                 f"{self.title}: step {step}/{self.total}, loss {loss:.3f}, {pace * 1e3:.0f} ms a step, "
                 f"{pace * (self.total - step):.0f} s left",
@@ -83,6 +85,11 @@ class ProgressLine(L.Callback):
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
+
+
+def _loss(trainer: L.Trainer, module: Any, outputs: Any) -> float:
+    """This step's loss, or with several devices the last recorded one: a rank alone knows only its part."""
+    return float(outputs["loss"]) if trainer.world_size == 1 else module.logged_loss
 
 
 class FiniteLoss(L.Callback):

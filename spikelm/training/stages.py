@@ -30,8 +30,10 @@ from spikelm.tracking import Tracker
 from spikelm.training.fit import fit, quiet_libraries
 from spikelm.training.modules import INPUTS, GlueModule, PretrainModule, StageModule
 from spikelm.training.optimization import total_steps
+from spikelm.training.ranks import Ranks, first_rank_first
 from spikelm.training.selection import best_keeper, reported_scores, select_mode
 
+ONE = Ranks()
 EVALUATION_BATCH = 128
 PRETRAINING_EVALUATION_PAIRS = 512
 
@@ -50,23 +52,29 @@ class Stage:
 
 
 def train_and_measure(
-    config: Config, run: Run, pretrained: Path | None, tracker: Tracker, console: Console
+    config: Config, run: Run, pretrained: Path | None, tracker: Tracker, console: Console, ranks: Ranks = ONE
 ) -> dict[str, Any]:
-    """Train the run's model and measure it; the part of the result that comes from both."""
+    """Train the run's model and measure it; the part of the result that comes from both, on the first rank."""
     quiet_libraries()
     if config.trainer.threads:
         torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.seed)
-    stage = (
-        _pretraining(config, console) if config.task.kind == "pretrain" else _fine_tuning(config, pretrained, console)
-    )
+    with first_rank_first(ranks):
+        pretraining = config.task.kind == "pretrain"
+        stage = _pretraining(config, console) if pretraining else _fine_tuning(config, pretrained, console)
+    stage.train.shard = (ranks.rank, ranks.world)
     model = stage.module.model
-    set_amplitudes(stage.module, stage.train[0])
-    initial = measure_firing(model, stage.samples) if config.spiking else {}
+    set_amplitudes(stage.module, stage.train[0], ranks.rank)
+    initial = measure_firing(model, stage.samples) if config.spiking and ranks.first else {}
 
     def log(step: int, values: dict[str, float]) -> None:
-        run.append_metrics(step, values)
-        tracker.log(step, values)
+        if ranks.first:
+            run.append_metrics(step, values)
+            tracker.log(step, values)
+
+    def truncate(step: int) -> None:
+        if ranks.first:
+            run.truncate_metrics(step + 1)
 
     best = best_keeper(config)
     fit(
@@ -78,10 +86,13 @@ def train_and_measure(
         console=console,
         title=f"{config.task.name} {config.neuron['name']} T={config.time_steps}",
         log=log,
-        on_resume=lambda step: run.truncate_metrics(step + 1),
+        on_resume=truncate,
         evaluate_every=stage.evaluate_every,
         extra=[best] if best else [],
+        ranks=ranks,
     )
+    if not ranks.first:
+        return {}
     metrics = stage.module.scores
     if best:
         model.load_state_dict(best.weights)
@@ -107,11 +118,11 @@ def train_and_measure(
 
 
 @torch.no_grad()
-def set_amplitudes(module: StageModule, batch: Batch) -> None:
+def set_amplitudes(module: StageModule, batch: Batch, rank: int = 0) -> None:
     """Let the first training batch set the amplitudes that no checkpoint brought, exactly as step 0 sees it."""
     if any(isinstance(neuron, BiSpike) and not neuron.ready for neuron in neurons(module.model)):
         module.model.train()
-        torch.manual_seed(step_seed(module.seed, 0, "dropout 0"))
+        torch.manual_seed(step_seed(module.seed, 0, f"dropout {rank}"))
         module.training_step(batch, 0)
 
 
