@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from omegaconf import DictConfig
 
 from spikelm.errors import SpikeLMError
+from spikelm.schema import Config
 
 
 def _guard(main: Callable[[], object]) -> None:
@@ -83,23 +85,31 @@ def job(cfg: DictConfig) -> None:
 
     from spikelm import sweep
     from spikelm.check import typed
-    from spikelm.experiment import run_and_show
 
     config = typed(cfg)
     if _launched():
         from spikelm.training.ranks import launched_ranks
 
         config.trainer.devices = launched_ranks().world  # the launcher decides
-    if config.dry_run:
-        from rich.console import Console
-
-        from spikelm.plan import show_plan
-
-        show_plan(config, Console())
-    elif HydraConfig.get().mode == RunMode.RUN:
-        _guard(lambda: run_and_show(config))  # here, because Hydra would print a traceback of its own
+    runner = _plan if config.dry_run else _train
+    if HydraConfig.get().mode == RunMode.RUN:
+        _guard(lambda: runner(config))  # here, because Hydra would print a traceback of its own
     else:
-        sweep.run_job(config, run_and_show)
+        sweep.run_job(config, runner)
+
+
+def _plan(config: Config) -> dict[str, Any]:
+    from rich.console import Console
+
+    from spikelm.plan import show_plan
+
+    return show_plan(config, Console())
+
+
+def _train(config: Config) -> dict[str, Any]:
+    from spikelm.experiment import run_and_show
+
+    return run_and_show(config)
 
 
 def report() -> None:
