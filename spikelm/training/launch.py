@@ -164,8 +164,9 @@ def _work(
         pipe.send(("failed", error))
         os._exit(1)  # the other ranks may never answer again: no clean-up that waits for them
     except BaseException as error:
-        what = f"{type(error).__name__}: {error} (rank {ranks.rank} of {ranks.world})\n\n{traceback.format_exc()}"
-        pipe.send(("failed", RuntimeError(what)))
+        told = RuntimeError(f"{type(error).__name__}: {error} (rank {ranks.rank} of {ranks.world})")
+        told.add_note(traceback.format_exc())  # for traceback.txt
+        pipe.send(("failed", told))
         os._exit(1)
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from spikelm.compose import load_config
-from spikelm.errors import TrainingError
+from spikelm.errors import SpikeLMError, TrainingError
 from spikelm.experiment import open_run, run_experiment
 
 QUIET = Console(quiet=True)
@@ -104,6 +104,15 @@ def test_a_workers_error_is_the_runs(tmp_path: Path) -> None:
         weights(
             tmp_path, "task=pretrain", "neuron=ann", "pretrain.lr=1e30", "pretrain.warmup=0", "pretrain.clip=null", TWO
         )
+
+
+@pytest.mark.slow
+def test_a_workers_crash_is_one_line_and_its_traceback_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(SpikeLMError, match=r"rank 0 of 2") as caught:
+        weights(tmp_path, "task=pretrain", "neuron=ann", "source.documents=1", TWO)
+    assert "\n" not in caught.value.what
+    (kept,) = tmp_path.glob("pretrain/*/traceback.txt")
+    assert "encoded_documents" in kept.read_text()
 
 
 @pytest.mark.slow
