@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SCALE ?= mini
-SOURCE ?= embedded
+SOURCE ?=
+TASKS ?=
+OVERRIDES ?=
 SEEDS ?= 42
 QUICK ?=
 export HF_HUB_OFFLINE ?= 1
@@ -45,11 +47,14 @@ bench: $(READY) ## speed and memory as ratios (QUICK=1 for the short form)
 	$(BIN)/python -m benchmarks.neuron $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.step $(if $(QUICK),--quick)
 
-reproduce-table%: $(READY) ## run what a table of the paper needs and print it (SCALE=smoke|mini|paper SEEDS=1,2,3)
-	$(BIN)/spikelm-report reproduce $* --scale $(SCALE) --source $(SOURCE) --seeds $(SEEDS)
+# SCALE=minilm SOURCE=local TASKS=glue/rte,glue/cola OVERRIDES="source.root=DIR finetune.lr=3e-4"
+TABLE_OPTIONS = --scale $(SCALE) --seeds $(SEEDS) $(if $(SOURCE),--source $(SOURCE)) $(if $(TASKS),--tasks $(TASKS)) $(OVERRIDES)
+
+reproduce-table%: $(READY) ## run what a table needs and print it (SCALE= SOURCE= SEEDS=1,2 TASKS=glue/rte OVERRIDES="k=3")
+	$(BIN)/spikelm-report reproduce $* $(TABLE_OPTIONS)
 
 reproduce-all: $(READY) ## every table that can be run at this SCALE
-	$(BIN)/spikelm-report reproduce all --scale $(SCALE) --source $(SOURCE) --seeds $(SEEDS)
+	$(BIN)/spikelm-report reproduce all $(TABLE_OPTIONS)
 
 report: $(READY) ## what is in the store
 	$(BIN)/spikelm-report

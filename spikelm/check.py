@@ -13,9 +13,9 @@ from omegaconf.errors import OmegaConfBaseException
 from spikelm.errors import ConfigError
 from spikelm.schema import Config, SourceConfig, StageConfig
 
-CHOICES: dict[str, tuple[str, ...]] = {
+CHOICES: dict[str, tuple[str | None, ...]] = {
     "task.kind": ("classification", "regression", "pretrain", "general"),
-    "select": ("last", "best_dev"),
+    "select": ("last", "best_dev", "released"),
     "tracker.mode": ("online", "offline", "disabled"),
     "pretrain.schedule": ("linear", "constant"),
     "finetune.schedule": ("linear", "constant"),
@@ -27,6 +27,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "trainer.accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
     "trainer.precision": ("32-true", "bf16-mixed", "16-mixed"),
     "backbone.activation": ("gelu", "relu"),
+    "backbone.transform_activation": (None, "gelu", "relu"),
+    "recipe": ("", "paper", "as_released"),
 }
 AT_LEAST_ONE = (
     *("T", "backbone.layers", "backbone.hidden", "backbone.heads", "backbone.intermediate", "backbone.vocab"),
@@ -154,7 +156,7 @@ def check(config: Config) -> None:
     for key, valid in CHOICES.items():
         value = _value(config, key)
         if value not in valid:
-            raise ConfigError(f"{key}={value} is not valid{nearest(str(value), valid)}")
+            raise ConfigError(f"{key}={value} is not valid{nearest(str(value), filter(None, valid))}")
     for key in AT_LEAST_ONE:
         if _value(config, key) < 1:
             raise ConfigError(f"{key}={_value(config, key)} is not valid; it is a whole number of at least 1")
@@ -168,16 +170,14 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"backbone.hidden={config.backbone.hidden} is not a multiple of backbone.heads={config.backbone.heads}"
         )
-    if config.trainer.devices != 1:
-        raise ConfigError(f"trainer.devices={config.trainer.devices}: a run trains on one device for now")
     if config.backbone.path and config.task.kind == "pretrain":
         raise ConfigError(
             "task=pretrain starts from scratch; backbone.path is for fine-tuning", "choose another backbone"
         )
-    _check_stage("pretrain", config.pretrain, config.backbone.positions)
+    _check_stage("pretrain", config.pretrain, config)
     if config.task.kind not in ("pretrain", "general"):
-        _check_stage("finetune", config.finetune, config.backbone.positions)
-        _check_stage("teacher", config.teacher, config.backbone.positions)
+        _check_stage("finetune", config.finetune, config)
+        _check_stage("teacher", config.teacher, config)
     _check_distill(config)
     _check_source(config.source)
     check_neuron(config.neuron)
@@ -189,7 +189,7 @@ def _check_distill(config: Config) -> None:
             "task=general_distill makes a spiking student; neuron=ann is its teacher", "choose another neuron"
         )
     if config.task.kind == "general" or (config.spiking and config.distill.start == "general"):
-        _check_stage("general", config.general, config.backbone.positions)
+        _check_stage("general", config.general, config)
     general_T = config.distill.general_T
     if general_T is not None and general_T < 1:
         raise ConfigError(f"distill.general_T={general_T} is not valid; it is a whole number of at least 1")
@@ -211,7 +211,8 @@ def _check_source(source: SourceConfig) -> None:
         raise ConfigError(f"source.tokenizer={source.tokenizer} does not exist; it is a vocab.txt or its folder")
 
 
-def _check_stage(name: str, stage: StageConfig, positions: int) -> None:
+def _check_stage(name: str, stage: StageConfig, config: Config) -> None:
+    positions, devices = config.backbone.positions, config.trainer.devices
     if (stage.steps is None) == (stage.epochs is None):
         raise ConfigError(f"{name} needs either {name}.steps or {name}.epochs, not both and not neither")
     if (stage.steps or stage.epochs or 0) < 1:
@@ -220,6 +221,11 @@ def _check_stage(name: str, stage: StageConfig, positions: int) -> None:
         raise ConfigError(f"{name}.calibrate={stage.calibrate} is not valid; it is a number of batches, at least 1")
     if stage.follow is not None and not 0 <= stage.follow <= 1:
         raise ConfigError(f"{name}.follow={stage.follow} is not valid; it is a share of the steps from 0 to 1")
+    for key in ("schedule_stretch", "schedule_speed"):
+        if (value := getattr(stage, key)) is not None and not 1 <= value < float("inf"):
+            raise ConfigError(f"{name}.{key}={value} is not valid; it is null or at least 1")
+    if stage.batch < devices:
+        raise ConfigError(f"{name}.batch={stage.batch} cannot be shared by trainer.devices={devices}")
     if stage.max_length > positions:
         raise ConfigError(f"{name}.max_length={stage.max_length} is longer than backbone.positions={positions}")
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from omegaconf import DictConfig
 
 from spikelm.errors import SpikeLMError
+from spikelm.schema import Config
 
 
 def _guard(main: Callable[[], object]) -> None:
@@ -44,8 +46,36 @@ def _run() -> int:
     register_schema()
     import hydra
 
-    hydra.main(config_path=str(config_dir()), config_name="config", version_base="1.3")(job)()
+    main = hydra.main(config_path=str(config_dir()), config_name="config", version_base="1.3")(job)
+    if _launched():
+        return _run_as_rank(main)
+    main()
     return 1 if sweep.failures else 0
+
+
+def _launched() -> bool:
+    """Whether torchrun or srun started this process as one of several."""
+    return any(os.environ.get(name, "1") != "1" for name in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS"))
+
+
+def _run_as_rank(main: Callable[[], object]) -> int:
+    """One of the processes that torchrun or srun started: the first runs the command, the others train with it."""
+    from spikelm.errors import ConfigError
+    from spikelm.training.launch import serve
+    from spikelm.training.ranks import join, launched_ranks, leave, tell
+
+    if {"-m", "--multirun"} & set(sys.argv[1:]):
+        # A failed job would leave the other ranks inside it while the first goes on to the next.
+        raise ConfigError("a sweep cannot be launched by torchrun or srun", "spikelm-run -m ... trainer.devices=N")
+    ranks = launched_ranks()
+    join(ranks, "env://")
+    if ranks.first:
+        main()
+        tell(None)  # not after a failure: the launcher ends the others then
+    else:
+        serve(ranks)
+    leave()
+    return 0
 
 
 def job(cfg: DictConfig) -> None:
@@ -55,19 +85,31 @@ def job(cfg: DictConfig) -> None:
 
     from spikelm import sweep
     from spikelm.check import typed
-    from spikelm.experiment import run_and_show
 
     config = typed(cfg)
-    if config.dry_run:
-        from rich.console import Console
+    if _launched():
+        from spikelm.training.ranks import launched_ranks
 
-        from spikelm.plan import show_plan
-
-        show_plan(config, Console())
-    elif HydraConfig.get().mode == RunMode.RUN:
-        _guard(lambda: run_and_show(config))  # here, because Hydra would print a traceback of its own
+        config.trainer.devices = launched_ranks().world  # the launcher decides
+    runner = _plan if config.dry_run else _train
+    if HydraConfig.get().mode == RunMode.RUN:
+        _guard(lambda: runner(config))  # here, because Hydra would print a traceback of its own
     else:
-        sweep.run_job(config, run_and_show)
+        sweep.run_job(config, runner)
+
+
+def _plan(config: Config) -> dict[str, Any]:
+    from rich.console import Console
+
+    from spikelm.plan import show_plan
+
+    return show_plan(config, Console())
+
+
+def _train(config: Config) -> dict[str, Any]:
+    from spikelm.experiment import run_and_show
+
+    return run_and_show(config)
 
 
 def report() -> None:

@@ -61,7 +61,7 @@ Root keys
   k=2            threshold over the mean |membrane| (bispike): a larger k fires less
   T=1            time steps
   seed=42        of this run
-  select=last    which epoch is reported: last or best_dev
+  select=last    which epoch is reported: last, best_dev, or released (as the paper's code: docs/recipes.md)
   force=false    true runs a finished run again
   dry_run=false  true says what would be done (size, work, memory, energy, prerequisites) and stops
   runs_dir=...   where runs go (SPIKELM_RUNS sets it too); now {runs}

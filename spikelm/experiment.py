@@ -55,7 +55,7 @@ def run_experiment(config: Config, console: Console) -> dict[str, Any]:
 
 def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: Console) -> dict[str, Any]:
     """Train and measure with records and tracker around it; whatever happens, both are closed."""
-    from spikelm.training.stages import train_and_measure
+    from spikelm.training.launch import train
 
     about = environment()
     run.start(asdict(config), about)
@@ -65,17 +65,17 @@ def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: C
     started = time.monotonic()
     try:
         directories = {role: Path(result["directory"]) for role, result in needed.items()}
-        made = train_and_measure(config, run, directories, tracker, console)
+        made = train(config, run, directories, tracker, console)
         result = {
             **made,
             "scale": config.scale,
             "task": config.task.name,
             "system": config.system or label(config),
-            "select": config.select,
+            "recipe": config.recipe,
             "pretrained": needed["pretrained"]["run_id"] if "pretrained" in needed else None,
             "teacher": needed["teacher"]["run_id"] if "teacher" in needed else None,
             "seconds": round(time.monotonic() - started, 2),
-            "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "peak_memory_mb": _peak_memory_mb(config.trainer.devices),
             "seed": config.seed,
             "git_commit": about["git_commit"],
             "versions": about["versions"],
@@ -97,6 +97,12 @@ def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: C
         ) from error
     finally:
         tracker.finish(ok)
+
+
+def _peak_memory_mb(devices: int) -> float:
+    """Of this process, or of the largest of those that trained."""
+    whose = [resource.RUSAGE_SELF] if devices == 1 else [resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN]
+    return max(resource.getrusage(who).ru_maxrss for who in whose) / 1024
 
 
 def _tracker(config: Config, run: Run, console: Console) -> Tracker:

@@ -15,8 +15,8 @@ from spikelm.records import run_id
 from spikelm.schema import Config, StageConfig, TaskConfig, config_dir
 
 #: fields of a task that say how to read it: what is read is in the hash of its content
-READING = ("hub", "paper_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken")
-OPTIONS = ("calibrate", "follow")  # of a stage: part of the identity where they are set
+READING = ("hub", "paper_epochs", "bipft_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken")
+OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed")  # of a stage: left out where not set
 UNDISTILLED = ("name", "cache", "general_T")  # of `distill`: the last is in the general run's identity
 FORMAT = 1  # raise when the same config no longer gives the same result
 
@@ -88,6 +88,7 @@ def identity(config: Config) -> dict[str, Any]:
     }
     if kind == "pretrain":
         size = {key: value for key, value in asdict(config.backbone).items() if key not in ("name", "path")}
+        size = _without_unset(size, ("transform_activation",))
         return {**found, "backbone": size, "stage": _stage(config.pretrain)}
     needed = {role: run_id(identity(needed)) for role, needed in prerequisites(config).items()}
     if config.backbone.path:
@@ -110,8 +111,12 @@ def _source(config: Config) -> dict[str, Any]:
 
 def _stage(stage: StageConfig) -> dict[str, Any]:
     """A stage without the seed of the run it starts from, which is that run's own, and without what is not used."""
-    found = asdict(stage)
-    return {key: value for key, value in found.items() if key != "seed" and (value is not None or key not in OPTIONS)}
+    return _without_unset({key: value for key, value in asdict(stage).items() if key != "seed"}, OPTIONS)
+
+
+def _without_unset(found: dict[str, Any], later: tuple[str, ...]) -> dict[str, Any]:
+    """Without the keys that came `later` and are not set: a run made before they were there keeps its id."""
+    return {key: value for key, value in found.items() if value is not None or key not in later}
 
 
 def label(config: Config) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from spikelm.experiment import open_run
 from spikelm.identity import label, prerequisites
 from spikelm.measure.energy import ceiling_mj, encoder_terms, energy_mj
-from spikelm.schema import BackboneConfig, Config
+from spikelm.schema import BackboneConfig, Config, StageConfig
 
 FLOAT = 4  # bytes
+WIDTH = 120  # of the table of a sweep's plans
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,24 @@ def parameter_count(size: BackboneConfig, pretraining: bool, num_labels: int = 2
 
 
 def training_memory_gb(config: Config, parameters: int) -> float:
-    """Rough: weights, gradients and Adam's two moments, plus what the backward of every layer keeps."""
+    """Of one device, rough: weights, gradients and Adam's two moments, plus what the backward of every layer keeps."""
     size, stage = config.backbone, config.stage
-    tokens = stage.batch * stage.max_length * config.time_steps / config.trainer.devices
+    rows = -(-stage.batch // config.trainer.devices)
+    tokens = rows * stage.max_length * config.time_steps
     # inputs of the linears and norms, q, k, v, attention maps and the FFN's two sides, a float each
     floats = 8 * size.hidden + 2 * size.intermediate + size.heads * stage.max_length
     codes = (4 * size.hidden + size.intermediate) / FLOAT if config.spiking else 0  # one byte a spike
     return (4 * parameters + size.layers * tokens * (floats + codes)) * FLOAT / 1e9
+
+
+def planned_steps(config: Config) -> int | None:
+    """Optimiser steps, where the config or the published number of rows tells them."""
+    stage, rows = config.stage, config.task.official_rows.get("train")
+    if stage.steps is not None:
+        return stage.steps
+    if config.source.name != "hub" or not rows or not stage.epochs:
+        return None
+    return stage.epochs * -(-min(rows, config.source.train_rows or rows) // stage.batch)
 
 
 def make_plan(config: Config) -> Plan:
@@ -56,15 +70,16 @@ def make_plan(config: Config) -> Plan:
     labels = len(config.task.labels) if config.task.kind == "classification" else 1
     parameters = parameter_count(size, pretraining, labels)
     terms = encoder_terms(size.layers, size.hidden, size.intermediate, stage.max_length)
-    tokens = stage.steps * stage.batch * stage.max_length if stage.steps else None
+    steps = planned_steps(config)
+    tokens = steps * stage.batch * stage.max_length if steps else None
     # forward and twice that backward, two operations a MAC, T times for a spiking model
     work = 6 * config.time_steps * sum(term.macs for term in terms) * stage.batch
     counted = encoder_terms(size.layers, size.hidden, size.intermediate, config.measure.length)
     return Plan(
         parameters=parameters,
-        steps=stage.steps,
+        steps=steps,
         tokens=tokens,
-        flops=work * stage.steps if stage.steps else None,
+        flops=work * steps if steps else None,
         memory_gb=training_memory_gb(config, parameters),
         energy_ann_mj=energy_mj(counted),
         energy_ceiling_mj=ceiling_mj(counted, config.time_steps) if config.spiking else None,
@@ -74,28 +89,83 @@ def make_plan(config: Config) -> Plan:
 def show_plan(config: Config, console: Console) -> dict[str, Any]:
     """Print the plan of a run and of the run it needs; nothing is started or written."""
     run, plan = open_run(config), make_plan(config)
-    table = Table(title=f"{config.task.name} · {config.system or label(config)} · dry run", title_justify="left")
+    title = f"{config.task.name} · {config.system or label(config)} · dry run"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column("what")
-    table.add_column("value", justify="right")
-    stage = config.stage
-    steps = f"{plan.steps:,}" if plan.steps else f"{stage.epochs} epochs of the data"
+    table.add_column("value", overflow="fold")
+    stage, devices = config.stage, config.trainer.devices
+    epochs = f"{stage.epochs} epochs of the data"
+    steps = f"{plan.steps:,}{f' ({epochs})' if stage.epochs else ''}" if plan.steps else epochs
+    most = "at most " if stage.epochs else ""  # rows are seldom as long as they may be
+    each = "" if devices == 1 else f" ({_per_device(stage.batch, devices)} on each of {devices} devices)"
     rows = {
         "run": f"{run.id} ({run.state})",
         "backbone": f"{config.backbone.name}, {plan.parameters:,} parameters",
         "neuron": f"{config.neuron['name']}, T={config.time_steps}",
-        "steps": f"{steps}, batch {stage.batch}, up to {stage.max_length} tokens",
-        "optimiser": f"AdamW, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, decay {stage.weight_decay:g}",
-        "tokens": f"{plan.tokens:,}" if plan.tokens else "by the data",
-        "training FLOPs (encoder)": f"{plan.flops:.2e}" if plan.flops else "by the data",
-        "training memory, about": f"{plan.memory_gb:.1f} GB",
+        "steps": f"{steps}, batch {stage.batch}{each}, up to {stage.max_length} tokens",
+        "optimiser": f"AdamW, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, "
+        f"decay {stage.weight_decay:g}{_released_schedule(stage)}",
+        "tokens": f"{most}{plan.tokens:,}" if plan.tokens else "by the data",
+        "training FLOPs (encoder)": f"{most}{plan.flops:.2e}" if plan.flops else "by the data",
+        "training memory, about": f"{plan.memory_gb:.1f} GB{'' if devices == 1 else ' a device'}",
         "energy of one inference, ANN": f"{plan.energy_ann_mj:.4g} mJ fp32",
     }
     if plan.energy_ceiling_mj is not None:
         rows["energy, every neuron firing"] = f"{plan.energy_ceiling_mj:.4g} mJ fp32, times the firing rate"
+    needed = []
     for role, prerequisite in prerequisites(config).items():
-        needed = open_run(prerequisite)
-        rows[f"needs the {role} run"] = f"{prerequisite.task.name} {needed.id} ({needed.state})"
+        before = open_run(prerequisite)
+        needed.append(f"{prerequisite.task.name} {before.id[:8]} ({before.state})")
+        rows[f"needs the {role} run"] = f"{prerequisite.task.name} {before.id} ({before.state})"
     for what, value in rows.items():
         table.add_row(what, value)
     console.print(table)
-    return {"run_id": run.id, "directory": str(run.directory), **vars(plan)}
+    about = {
+        "system": config.system or label(config),
+        "task": config.task.name,
+        "epochs": stage.epochs,
+        "time_steps": config.time_steps,
+    }
+    return {"run_id": run.id, "directory": str(run.directory), **about, "needs": needed, **vars(plan)}
+
+
+def show_plans(plans: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """One line a planned run: the end of a sweep of dry runs."""
+    table = Table(title=f"{len(plans)} planned runs", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("system", "T", "task"):
+        table.add_column(column, no_wrap=True)
+    for column in ("parameters", "steps", "tokens", "FLOPs", "GB", "mJ ANN", "ceiling"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("needs", no_wrap=True)
+    for plan in plans:
+        ceiling = plan["energy_ceiling_mj"]
+        table.add_row(
+            plan["system"],
+            str(plan["time_steps"]),
+            plan["task"].removeprefix("glue/"),
+            f"{plan['parameters'] / 1e6:.1f}M",
+            f"{plan['steps']:,}" if plan["steps"] else f"{plan['epochs']} epochs",
+            f"{plan['tokens']:.2e}" if plan["tokens"] else "–",
+            f"{plan['flops']:.1e}" if plan["flops"] else "–",
+            f"{plan['memory_gb']:.1f}",
+            f"{plan['energy_ann_mj']:.4g}",
+            "–" if ceiling is None else f"{ceiling:.4g}",
+            ", ".join(plan["needs"]) or "–",
+        )
+    # A line a run, whatever the terminal's width: a folded row is not read.
+    wide = console if console.width >= WIDTH else Console(file=console.file, width=WIDTH)
+    wide.print(table)
+    meaning = "GB: training memory a device, about. ceiling: mJ of an inference in which every neuron fires."
+    console.print(f"  {meaning} needs: the pretrained run.", soft_wrap=True)
+
+
+def _per_device(batch: int, devices: int) -> str:
+    return f"{batch // devices}" if batch % devices == 0 else f"{batch // devices} or {batch // devices + 1}"
+
+
+def _released_schedule(stage: StageConfig) -> str:
+    """What a schedule that is not stepped once an update comes to."""
+    if not (stage.schedule_speed or stage.schedule_stretch) or not stage.steps:
+        return ""
+    end = round((stage.schedule_stretch or 1) * stage.steps / (stage.schedule_speed or 1))
+    return f"; the rate is 0 from update {end:,}" if end < stage.steps else f"; made for {end:,} updates"

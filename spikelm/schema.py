@@ -41,7 +41,8 @@ class TaskConfig:
     file_columns: dict[str, str] = field(default_factory=dict)  # column -> its name in the official TSV, if another
     tsv_columns: list[str] = field(default_factory=list)  # of an official TSV without a header line
     skip_broken: bool = False  # leave out TSV rows with too few or too many fields, as the hub does
-    paper_epochs: int = 0
+    paper_epochs: int = 0  # of SpikeLM's scripts
+    bipft_epochs: int = 0  # of BiPFT's scripts, whose epochs the paper says it keeps (recipe=paper)
 
 
 @dataclass
@@ -58,6 +59,7 @@ class BackboneConfig:
     dropout: float = 0.1
     attention_dropout: float = 0.1
     activation: str = "gelu"
+    transform_activation: str | None = None  # of the MLM head; null: the FFN's
     path: str | None = None  # pretrained weights to start from; null: a pretrained run of our own
     init: float = 0.02  # standard deviation of weights and word embeddings
     position_init: float = 0.02  # of position and segment embeddings
@@ -73,6 +75,8 @@ class StageConfig:
     lr: float = 2e-5
     schedule: str = "linear"  # linear | constant
     warmup: float = 0.0  # below 1: share of the steps; else: steps
+    schedule_stretch: float | None = None  # steps the schedule is made for, over those trained; null: 1
+    schedule_speed: int | None = None  # steps of the schedule an update; null: 1
     weight_decay: float = 0.0
     clip: float | None = None  # gradient norm
     max_length: int = 128
@@ -162,10 +166,10 @@ class TrainerConfig:
     """How it runs; only the precision can change a result."""
 
     accelerator: str = "auto"
-    devices: int = 1
+    devices: int = 1  # processes that share each batch, one a device
     precision: str = "32-true"
     workers: int = 0
-    threads: int | None = None
+    threads: int | None = None  # of each process
     progress: bool = True
     log_every: int = 20
     checkpoint_every: int = 200
@@ -198,11 +202,12 @@ class Config:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
     scale: str = "mini"
+    recipe: str = ""  # paper | as_released, where the two disagree; empty: the scale's own
     system: str = ""
     k: float = 2.0
     T: int = 1
     seed: int = 42
-    select: str = "last"  # last | best_dev
+    select: str = "last"  # last | best_dev | released
     force: bool = False
     dry_run: bool = False  # say what would be done, and stop
     runs_dir: str = field(default_factory=default_runs_dir)

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
@@ -15,6 +15,9 @@ from omegaconf import DictConfig
 
 from spikelm.errors import SpikeLMError
 from spikelm.schema import Config
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: failed jobs of the sweep that just ended in this process; the exit code follows
 failures: list[dict[str, Any]] = []
@@ -26,11 +29,7 @@ def run_job(config: Config, runner: Callable[[Config], dict[str, Any]]) -> None:
     record: dict[str, Any] = {"job": hydra.job.num, "overrides": list(hydra.overrides.task)}
     try:
         result = runner(config)
-        record |= {
-            "status": "finished",
-            "result": {key: result[key] for key in ("run_id", "metrics", "directory")},
-        }
-        record["result"] |= {"energy_mj": result["energy_mj"], "firing_rate": result["firing_rate"]["mean"]}
+        record |= {"status": "planned", "plan": result} if config.dry_run else _finished(result)
     except Exception as error:
         what = str(error) if isinstance(error, SpikeLMError) else f"{type(error).__name__}: {error}"
         record |= {"status": "failed", "error": what}
@@ -40,39 +39,53 @@ def run_job(config: Config, runner: Callable[[Config], dict[str, Any]]) -> None:
     (folder / "job.json").write_text(json.dumps(record, indent=1))
 
 
+def _finished(result: dict[str, Any]) -> dict[str, Any]:
+    found = {key: result[key] for key in ("run_id", "metrics", "directory", "energy_mj")}
+    return {"status": "finished", "result": {**found, "firing_rate": result["firing_rate"]["mean"]}}
+
+
 class SweepSummary(Callback):
     """Hydra callback: at the end of a sweep, a table of its jobs and the commands that retry what failed."""
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         from rich.console import Console
         from rich.markup import escape
-        from rich.table import Table
 
         records = _records(Path(config.hydra.sweep.dir))
-        failures[:] = [record for record in records if record["status"] != "finished"]
-        if not records:  # a dry run leaves none
+        failures[:] = [record for record in records if record["status"] == "failed"]
+        if not records:
             return
         console = Console()
-        common = set.intersection(*(set(record["overrides"]) for record in records)) if len(records) > 1 else set()
-        table = Table(
-            title=f"sweep: {len(records) - len(failures)} of {len(records)} jobs finished",
-            caption=escape(f"all with {' '.join(o for o in records[0]['overrides'] if o in common)}")
-            if common
-            else None,
-        )
-        for column in ("job", "overrides", "score", "firing rate", "energy mJ"):
-            table.add_column(column, justify="left" if column == "overrides" else "right")
-        for record in records:
-            cells = [str(record["job"]), escape(" ".join(o for o in record["overrides"] if o not in common))]
-            if record["status"] == "finished":
-                cells += _cells(record["result"])
-            else:
-                cells += ["[red]failed[/red]", "", ""]
-            table.add_row(*cells)
-        console.print(table)
+        if plans := [record["plan"] for record in records if record["status"] == "planned"]:
+            from spikelm.plan import show_plans
+
+            show_plans(plans, console)
+        else:
+            _show_jobs(records, console)
         for record in failures:
             console.print(f"[red]job {record['job']} failed:[/red] {escape(record.get('error', 'no record'))}")
             console.print(f"  retry: {shlex.join(['spikelm-run', *record['overrides']])}", markup=False, soft_wrap=True)
+
+
+def _show_jobs(records: list[dict[str, Any]], console: Console) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    common = set.intersection(*(set(record["overrides"]) for record in records)) if len(records) > 1 else set()
+    table = Table(
+        title=f"sweep: {len(records) - len(failures)} of {len(records)} jobs finished",
+        caption=escape(f"all with {' '.join(o for o in records[0]['overrides'] if o in common)}") if common else None,
+    )
+    for column in ("job", "overrides", "score", "firing rate", "energy mJ"):
+        table.add_column(column, justify="left" if column == "overrides" else "right")
+    for record in records:
+        cells = [str(record["job"]), escape(" ".join(o for o in record["overrides"] if o not in common))]
+        if record["status"] == "finished":
+            cells += _cells(record["result"])
+        else:
+            cells += ["[red]failed[/red]", "", ""]
+        table.add_row(*cells)
+    console.print(table)
 
 
 def _cells(result: dict[str, Any]) -> list[str]:

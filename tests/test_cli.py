@@ -108,3 +108,15 @@ def test_parallel_jobs_have_a_wandb_run_each(runs_dir: Path, monkeypatch: pytest
     tracked = {path.name.rpartition("-")[2] for path in runs_dir.glob("pretrain/*/wandb/offline-run-*")}
     assert len(results) == 2
     assert tracked == {result["run_id"] for result in results}
+
+
+def test_a_sweep_of_dry_runs_ends_with_one_line_a_system(runs_dir: Path) -> None:
+    from spikelm.report.tables import load_table
+
+    systems = load_table(3).systems
+    done = call("run", "-m", f"system={','.join(systems)}", "scale=paper", "task=glue/cola", "dry_run=true")
+    assert done.returncode == 0, done.stderr
+    summary = done.stdout[done.stdout.index(f"{len(systems)} planned runs") :].splitlines()
+    rows = [line.split() for line in summary[4:] if line.strip()][: len(systems)]
+    assert len([row for row in rows if "109.5M" in row and "51.4" in row and "(new)" in row]) == len(systems)
+    assert not list(runs_dir.glob("*/*/status.json")), "no run was started"

@@ -22,7 +22,7 @@ def options(group: str) -> list[str]:
     return [str(path.relative_to(folder).with_suffix("")) for path in sorted(folder.rglob("*.yaml"))]
 
 
-GROUPS = ("task", "neuron", "backbone", "scale", "source", "trainer", "tracker", "system")
+GROUPS = ("task", "neuron", "backbone", "scale", "source", "trainer", "tracker", "system", "recipe")
 
 
 #: options that are whole only with files of the user's
@@ -79,7 +79,8 @@ MISTAKES = [
     (["finetune.epochs=3"], "not both"),
     (["pretrain.max_length=65"], "backbone.positions=64"),
     (["backbone.heads=7"], "multiple"),
-    (["trainer.devices=2"], "one device"),
+    (["trainer.devices=0"], "at least 1"),
+    (["trainer.devices=64"], "cannot be shared"),
     (["foo"], "not an override"),
     (["task=["], "not an override"),
     (["T=1,4"], "-m"),

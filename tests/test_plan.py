@@ -41,3 +41,32 @@ def test_a_dry_run_names_its_prerequisite_and_writes_nothing(runs_dir) -> None:
     assert "50 epochs" in text
     assert not runs_dir.exists()
     assert open_run(config).state == "new"
+
+
+def test_published_rows_give_the_steps_of_a_fine_tuning() -> None:
+    plan = make_plan(load_config(["scale=paper", "task=glue/cola"]))
+    assert plan.steps == 50 * 268  # 8551 rows in batches of 32
+    assert make_plan(load_config(["scale=smoke", "task=glue/cola"])).steps is None, "made data has no published size"
+
+
+def said(*overrides: str) -> str:
+    console = Console(record=True, width=140)
+    show_plan(load_config(list(overrides)), console)
+    return console.export_text()
+
+
+def test_devices_share_the_batch_and_its_memory(runs_dir) -> None:
+    options = ["scale=paper", "task=pretrain", "system=spikelm_t4"]
+    assert "batch 512 (64 on each of 8 devices)" in said(*options, "trainer.devices=8")
+    assert "170 or 171 on each of 3 devices" in said(*options, "trainer.devices=3")
+    one, eight = (make_plan(load_config([*options, f"trainer.devices={n}"])) for n in (1, 8))
+    fixed = 4 * 4 * one.parameters / 1e9  # weights, gradients and two moments are on every device
+    assert eight.memory_gb - fixed == pytest.approx((one.memory_gb - fixed) / 8)
+    assert (one.flops, one.tokens) == (eight.flops, eight.tokens)
+    run = [open_run(load_config([*options, f"trainer.devices={n}"])).id for n in (1, 8)]
+    assert run[0] == run[1], "the same run"
+
+
+def test_the_released_schedule_is_spelled_out(runs_dir) -> None:
+    assert "the rate is 0 from update 62,500" in said("scale=paper", "task=pretrain", "recipe=as_released")
+    assert "from update" not in said("scale=paper", "task=pretrain", "recipe=paper")

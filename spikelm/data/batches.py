@@ -48,6 +48,22 @@ def pad(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
     return {name: torch.from_numpy(array) for name, array in zip(names, (ids, types, mask), strict=True)}
 
 
+def shard_batch(batch: Batch, rank: int, world: int) -> Batch:
+    """A rank's rows of a batch, padded as the whole batch is, and the weights of its mean losses.
+
+    Gradients are averaged over the ranks, so a mean over n of N rows counts world * n / N (`row_share`) to give the
+    whole's; one over tokens likewise (`token_share`).
+    """
+    if world == 1:
+        return batch
+    rows = len(batch["input_ids"])
+    count = len(range(rank, rows, world))
+    # Without a row of its own (the last batch of an epoch) a rank takes one that counts nothing.
+    mine = {name: tensor[rank::world] if count else tensor[:1] for name, tensor in batch.items()}
+    tokens = mine["attention_mask"].sum() / batch["attention_mask"].sum() if count else torch.tensor(0.0)
+    return {**mine, "row_share": torch.tensor(world * count / rows), "token_share": world * tokens}
+
+
 class StepBatches(Dataset[Batch]):
     """A training set indexed by step; `shard` is (rank, world size)."""
 
@@ -99,7 +115,7 @@ class RowBatches(StepBatches):
             self._order = epoch_order(self.data.lengths, self.batch, self.seed, epoch)
             self._epoch = epoch
         rank, world = self.shard
-        return labelled_batch(self.data, self._order[position][rank::world])
+        return shard_batch(labelled_batch(self.data, self._order[position]), rank, world)
 
 
 def labelled_batch(data: Encoded, rows: Sequence[int] | np.ndarray) -> Batch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spikelm.data.batches import Batch, StepBatches, epoch_order, step_seed
+from spikelm.data.batches import Batch, StepBatches, epoch_order, shard_batch, step_seed
 from spikelm.data.packed import PackedDocuments
 
 #: documents whose rows are drawn together; a larger corpus is cut into blocks
@@ -63,9 +63,14 @@ class BlockBatches(StepBatches):
         number, position = divmod(step, self._steps)
         self._load(number)
         rank, world = self.shard
-        return self.batch_of(
-            self._rows[self._order[position][rank::world]], step_seed(self.seed, step * world + rank, "mask")
-        )
+        # Every rank makes the whole batch: what is masked must not depend on how many devices share it.
+        whole = self.batch_of(self._rows[self._order[position]], step_seed(self.seed, step, "mask"))
+        mine = shard_batch(whole, rank, world)
+        return {**mine, **self.shares(mine, whole, world)} if world > 1 else mine
+
+    def shares(self, mine: Batch, whole: Batch, world: int) -> Batch:
+        """Weights of a rank's means other than those over rows and tokens."""
+        return {}
 
     def fixed(self, count: int) -> list[Batch]:
         """`count` rows in fixed batches, the same whenever they are asked for: evaluation and measurements."""

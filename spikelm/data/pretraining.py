@@ -44,6 +44,11 @@ class PretrainingBatches(BlockBatches):
     def lengths(self, rows: np.ndarray) -> np.ndarray:
         return pair_lengths(rows)
 
+    def shares(self, mine: Batch, whole: Batch, world: int) -> Batch:
+        """The weight of a rank's mean over masked words."""
+        masked, all_masked = ((batch["labels"] != IGNORED).sum() for batch in (mine, whole))
+        return {"word_share": world * masked / all_masked.clamp_min(1) * (mine["row_share"] > 0)}
+
     def batch_of(self, rows: np.ndarray, seed: int) -> Batch:
         """The pairs as one masked batch: 0 = b follows a, 1 = b is from another document."""
         all_ids = self.documents.ids

@@ -32,25 +32,25 @@ class Matthews(MulticlassConfusionMatrix):
         return torch.where(below > 0, above / below.clamp_min(1e-300).sqrt(), 0.0)
 
 
-def _correlation(metric: type[Metric]) -> Metric:
+def _correlation(metric: type[Metric], sync: bool) -> Metric:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Spearman warns that it keeps all values: 1500 of them in STS-B
-        return metric()
+        return metric(sync_on_compute=sync)
 
 
-_CLASSIFICATION: dict[str, Callable[[int], Metric]] = {
-    "accuracy": lambda n: MulticlassAccuracy(n, average="micro"),
-    "f1": lambda n: BinaryF1Score(),
-    "matthews": lambda n: Matthews(n),
+_CLASSIFICATION: dict[str, Callable[[int, bool], Metric]] = {
+    "accuracy": lambda n, sync: MulticlassAccuracy(n, average="micro", sync_on_compute=sync),
+    "f1": lambda n, sync: BinaryF1Score(sync_on_compute=sync),
+    "matthews": lambda n, sync: Matthews(n, sync_on_compute=sync),
 }
-_REGRESSION: dict[str, Callable[[], Metric]] = {
-    "pearson": lambda: _correlation(PearsonCorrCoef),
-    "spearman": lambda: _correlation(SpearmanCorrCoef),
+_REGRESSION: dict[str, Callable[[bool], Metric]] = {
+    "pearson": lambda sync: _correlation(PearsonCorrCoef, sync),
+    "spearman": lambda sync: _correlation(SpearmanCorrCoef, sync),
 }
 
 
-def glue_metrics(names: Sequence[str], num_labels: int) -> MetricCollection:
-    """Empty metrics by name; num_labels=1 means regression."""
+def glue_metrics(names: Sequence[str], num_labels: int, over_ranks: bool = True) -> MetricCollection:
+    """Empty metrics by name; num_labels=1 means regression. `over_ranks`: computed from what all ranks have seen."""
     known: Iterable[str] = _REGRESSION if num_labels == 1 else _CLASSIFICATION
     for name in names:
         if name not in known or (name == "f1" and num_labels != 2):
@@ -59,7 +59,7 @@ def glue_metrics(names: Sequence[str], num_labels: int) -> MetricCollection:
                 f"choose among: {', '.join(known)}" + ("" if num_labels <= 2 else " (f1 needs two labels)"),
             )
     made: dict[str, Metric | MetricCollection] = {
-        n: _REGRESSION[n]() if num_labels == 1 else _CLASSIFICATION[n](num_labels) for n in names
+        n: _REGRESSION[n](over_ranks) if num_labels == 1 else _CLASSIFICATION[n](num_labels, over_ranks) for n in names
     }
     return MetricCollection(made, compute_groups=False)
 
@@ -90,7 +90,7 @@ def glue_scores(logits: Tensor, labels: Tensor, names: Sequence[str], num_labels
     """Percent by metric of collected logits and labels."""
     if len(labels) == 0 or len(logits) != len(labels):
         raise DataError(f"{len(logits)} predictions cannot be scored against {len(labels)} labels")
-    metrics = glue_metrics(names, num_labels)
+    metrics = glue_metrics(names, num_labels, over_ranks=False)  # all is here already
     update_metrics(metrics, logits, labels)
     return compute_metrics(metrics)
 

@@ -11,13 +11,14 @@ from torch import nn
 from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification
 
 from spikelm.errors import CheckpointError
+from spikelm.models.heads import apply_transform_act
 from spikelm.models.weights import weights_folder
 from spikelm.schema import BackboneConfig, Config
 from spikelm.spiking import spikify, spiking_class
 
 
 def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> BertConfig:
-    """transformers' config of a backbone; hidden_act is the FFN's, as in BERT."""
+    """transformers' config of a backbone; hidden_act is the FFN's."""
     return BertConfig(
         vocab_size=vocab,
         hidden_size=backbone.hidden,
@@ -46,6 +47,9 @@ def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
         embeddings = model.bert.embeddings
         for table in (embeddings.position_embeddings, embeddings.token_type_embeddings):
             table.weight.mul_(config.backbone.position_init / config.backbone.init)
+    if config.backbone.transform_activation:
+        model.config.transform_act = config.backbone.transform_activation
+        apply_transform_act(model)
     return spiking_if_asked(model, config)
 
 

@@ -18,6 +18,11 @@ def allow_neurons_from(package: str) -> None:
     _allowed.add(package)
 
 
+def allowed_packages() -> set[str]:
+    """The packages a neuron may come from."""
+    return set(_allowed)
+
+
 def build_neuron(spec: Mapping[str, Any], memory: bool = True) -> Neuron:
     """A neuron from its config node: `_target_` names the class, the rest are its arguments."""
     arguments = dict(spec)
@@ -35,4 +40,4 @@ def build_neuron(spec: Mapping[str, Any], memory: bool = True) -> Neuron:
     return cls(memory=memory, **arguments)
 
 
-__all__ = ["Neuron", "allow_neurons_from", "build_neuron"]
+__all__ = ["Neuron", "allow_neurons_from", "allowed_packages", "build_neuron"]

@@ -96,9 +96,11 @@ class BiSpike(Neuron):
 
         def amplitude(t: int, m: Tensor) -> Tensor:
             mean = m.abs().mean()
-            if dist.is_available() and dist.is_initialized():
-                dist.all_reduce(mean)  # every rank must freeze the same amplitude
-                mean /= dist.get_world_size()
+            if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+                # every rank must freeze the same amplitude: that of all elements, however many each rank has
+                seen = torch.stack([mean * m.numel(), torch.full_like(mean, m.numel())]).double()
+                dist.all_reduce(seen)
+                mean = (seen[0] / seen[1]).to(mean.dtype)
             self.alpha[t] = (self.k * mean).clamp_min(ALPHA_FLOOR)
             return self.alpha[t].to(x.dtype)
 

@@ -10,6 +10,16 @@ from spikelm.errors import ConfigError
 from spikelm.report.tables import TABLES, load_table
 from spikelm.schema import default_runs_dir
 
+#: keys that the command's own options or the table's rows decide
+TAKEN = {
+    "scale": "--scale",
+    "source": "--source",
+    "seed": "--seeds",
+    "task": "--tasks",
+    "runs_dir": "--runs-dir",
+    "system": "the table's rows",
+}
+
 
 def main(argv: Sequence[str]) -> int:
     """Parse and dispatch; without a subcommand the runs are listed."""
@@ -17,13 +27,17 @@ def main(argv: Sequence[str]) -> int:
     parser.set_defaults(command="runs", runs_dir=default_runs_dir())
     commands = parser.add_subparsers(dest="command", metavar="runs|table|reproduce|scores|curves")
     runs = commands.add_parser("runs", help="list the runs (the default)")
-    table = commands.add_parser("table", help="a table of the paper from the runs there are")
-    reproduce = commands.add_parser("reproduce", help="run what a table still needs, then print it")
+    about = (
+        "Further key=value arguments are overrides of every run, as for spikelm-run: source.root=DIR finetune.lr=3e-4"
+    )
+    table = commands.add_parser("table", help="a table of the paper from the runs there are", epilog=about)
+    reproduce = commands.add_parser("reproduce", help="run what a table still needs, then print it", epilog=about)
     for command in (table, reproduce):
         command.add_argument("id", help=f"number of the table ({', '.join(map(str, TABLES))}), or all")
         command.add_argument("--scale", default="mini")
-        command.add_argument("--source", default="embedded")
+        command.add_argument("--source", default="", help="embedded, local or hub; the scale's own by default")
         command.add_argument("--seeds", default="42", help="comma-separated; several give mean ± standard deviation")
+        command.add_argument("--tasks", default="", help="only these, comma-separated: glue/rte,glue/cola")
     reproduce.add_argument("--launcher", default="", help="basic (default) or joblib")
     scores = commands.add_parser("scores", help="the runs of a sweep as one table: a row a system, a column a task")
     curves = commands.add_parser("curves", help="a metric of the runs of a sweep over their steps, as a figure")
@@ -33,11 +47,14 @@ def main(argv: Sequence[str]) -> int:
         command.add_argument("--output", type=Path, help="the file to write; by default under the store")
     for command in (runs, table, reproduce, scores, curves):
         command.add_argument("--runs-dir", default=default_runs_dir())
-    args = parser.parse_args(argv)
+    # Known ones only: argparse takes no positional arguments after options, and overrides may stand anywhere.
+    args, rest = parser.parse_known_args(argv)
     root = Path(args.runs_dir)
     if args.command == "runs" or args.command is None:
         from spikelm.report.runs import list_runs
 
+        if rest:
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
         list_runs(root)
         return 0
     if args.command == "scores":
@@ -51,8 +68,16 @@ def main(argv: Sequence[str]) -> int:
         draw_curves(args.overrides, args.metric, root, args.output)
         return 0
     tables = [load_table(id) for id in (TABLES if args.id == "all" else [args.id])]
-    options = [f"scale={args.scale}", f"source={args.source}", f"runs_dir={root}"]
+    overrides = _overrides(rest)
+    options = [f"scale={args.scale}", *([f"source={args.source}"] if args.source else []), f"runs_dir={root}"]
+    if args.source == "local" and not any(override.startswith("source.root=") for override in overrides):
+        from spikelm.report.runs import local_root
+
+        overrides.append(f"source.root={local_root(root, args.scale)}")
+    options += overrides
     seeds = _seeds(args.seeds)
+    if args.tasks:
+        tables = [table.only(args.tasks.split(",")) for table in tables]
     from spikelm.report.render import render_table
 
     code = 0
@@ -63,6 +88,17 @@ def main(argv: Sequence[str]) -> int:
             code = max(code, reproduce_table(found, options, seeds, args.launcher))
         render_table(found, options, seeds, root)
     return code
+
+
+def _overrides(rest: Sequence[str]) -> list[str]:
+    """What is left of the command line, if it is overrides that a table can be made with."""
+    for word in rest:
+        key, equals, _ = word.partition("=")
+        if not equals or key.startswith("-"):
+            raise ConfigError(f"{word} is neither an option nor an override", "spikelm-report table --help")
+        if key in TAKEN:
+            raise ConfigError(f"{word}: {key} of a table's runs comes from {TAKEN[key]}")
+    return list(rest)
 
 
 def _seeds(text: str) -> list[int]:

@@ -13,15 +13,21 @@ from rich.table import Table
 from spikelm.compose import load_config
 from spikelm.experiment import open_run
 from spikelm.measure.metrics import glue_average
+from spikelm.records import digest
 from spikelm.report.tables import GLUE, PaperTable, Row
 
+FILES = ("source.root=", "source.tokenizer=")  # where files are says nothing about a result
+GIVEN = "The weights were given, not pretrained here: energy and firing are means over the fine-tuned runs."
 HEADINGS = {"energy_fp32": "mJ fp32", "energy_fp16": "mJ fp16", "firing": "firing %", "T": "T", "avg": "avg"}
 
 
 def render_table(table: PaperTable, options: Sequence[str], seeds: Sequence[int], root: Path) -> Path:
     """Print the table and write its Markdown; every number of ours carries scale and source in the title."""
     rows = [(row, [our_row(table, row, [*options, f"seed={seed}"]) for seed in seeds]) for row in table.rows]
-    made = f"{', '.join(options[:2])}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    config = load_config([f"task={table.tasks[0]}", *options])
+    where = f"scale={config.scale}, source={config.source.name}"
+    extra = [option for option in options if not option.startswith(("scale=", "source=", "runs_dir=", *FILES))]
+    made = f"{', '.join([where, *extra])}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
     title = f"Table {table.id}: {table.title}. Ours at {made}; the paper's in brackets"
     cells = [
         [row.name, *(_cell([found[c] for found in ours if c in found], row.paper[c], c) for c in table.columns)]
@@ -35,13 +41,16 @@ def render_table(table: PaperTable, options: Sequence[str], seeds: Sequence[int]
         shown.add_row(*line)
     console = Console(width=max(Console().width, 16 * len(headings)))
     console.print(shown)
-    for note in table.notes:
+    notes = [GIVEN, *table.notes] if config.backbone.path else table.notes
+    for note in notes:
         console.print(f"  note: {note}", soft_wrap=True)
-    scale, source = (option.partition("=")[2] for option in options[:2])
-    path = root / "tables" / f"table{table.id}-{scale}-{source}.md"
+    few = [] if table.chosen == GLUE else ["+".join(table.chosen)]
+    others = [digest(sorted(extra))[:6]] if extra else []  # a table with other settings is another file
+    name = "-".join([f"table{table.id}", config.scale, config.source.name, *few, *others])
+    path = root / "tables" / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [f"# {title}", "", *markdown_table(headings, cells)]
-    lines += ["", *(f"- {note}" for note in table.notes), ""]
+    lines += ["", *(f"- {note}" for note in notes), ""]
     path.write_text("\n".join(lines))
     console.print(f"  written to {path}", soft_wrap=True)
     return path
@@ -51,20 +60,37 @@ def our_row(table: PaperTable, row: Row, options: Sequence[str]) -> dict[str, fl
     """Our numbers of a row, as far as its runs are finished; a missing one is absent, never zero."""
     if row.system is None:
         return {}
-    pretrained = _result(row.system, "pretrain", options)
-    found: dict[str, float] = {}
-    if pretrained:
-        found["T"] = pretrained["config"]["T"] if pretrained["firing_rate"]["mean"] is not None else 1
-        found |= {f"energy_{kind}": value for kind, value in pretrained["energy_mj"].items()}
-        if pretrained["firing_rate"]["mean"] is not None:
-            found["firing"] = 100 * pretrained["firing_rate"]["mean"]
+    tasks = [task.removeprefix("glue/") for task in table.tasks if task != "pretrain"]
+    results = {task: result for task in tasks if (result := _result(row.system, f"glue/{task}", options))}
     scores: dict[str, float] = {}
-    for task in GLUE if "avg" in table.columns else [t.removeprefix("glue/") for t in table.tasks if t != "pretrain"]:
-        if result := _result(row.system, f"glue/{task}", options):
-            metric = table.metrics.get(task) or next(iter(result["metrics"]))
-            scores |= {task: result["metrics"][metric]} if task != "mnli" else _mnli(result["metrics"])
+    for task, result in results.items():
+        metric = table.metrics.get(task) or next(iter(result["metrics"]))
+        scores |= {task: result["metrics"][metric]} if task != "mnli" else _mnli(result["metrics"])
+    found = _measures(_measured(row.system, list(results.values()), options))
     average = glue_average(scores)
+    if table.chosen != GLUE and len(results) == len(tasks):
+        average = statistics.fmean(scores.values()) if scores else None
     return {**found, **scores, **({} if average is None else {"avg": average})}
+
+
+def _measured(system: str, tuned: list[dict[str, Any]], options: Sequence[str]) -> list[dict[str, Any]]:
+    """Where energy and firing rate come from: the pretrained run, or the fine-tuned ones when weights were given."""
+    if load_config([f"system={system}", *options]).backbone.path:
+        return tuned
+    pretrained = _result(system, "pretrain", options)
+    return [pretrained] if pretrained else []
+
+
+def _measures(results: Sequence[dict[str, Any]]) -> dict[str, float]:
+    if not results:
+        return {}
+    spiking = results[0]["firing_rate"]["mean"] is not None
+    found = {"T": results[0]["config"]["T"] if spiking else 1}
+    for kind in results[0]["energy_mj"]:
+        found[f"energy_{kind}"] = statistics.fmean(result["energy_mj"][kind] for result in results)
+    if spiking:
+        found["firing"] = 100 * statistics.fmean(result["firing_rate"]["mean"] for result in results)
+    return found
 
 
 def _mnli(metrics: dict[str, float]) -> dict[str, float]:

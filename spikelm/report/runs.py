@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from spikelm.errors import ConfigError
 from spikelm.store import Run, Store
 
 
@@ -30,6 +31,16 @@ def list_runs(root: Path) -> None:
     for run in runs:
         table.add_row(*_cells(run))
     console.print(table)
+
+
+def local_root(root: Path, scale: str) -> str:
+    """The folder that the runs of a scale on local files were made from, when they agree on one."""
+    configs = [result["config"] for result in Store(root).results() if result["scale"] == scale]
+    found = sorted({config["source"]["root"] for config in configs if config["source"]["name"] == "local"})
+    if len(found) == 1:
+        return str(found[0])
+    what = f"runs from {len(found)} folders" if found else "no runs from local files"
+    raise ConfigError(f"{what} at scale {scale}: which files?", f"source.root={found[0] if found else 'DIR'}")
 
 
 def _cells(run: Run) -> list[str]:

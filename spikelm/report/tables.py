@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 import yaml
 
+from spikelm.check import nearest
 from spikelm.errors import ConfigError
 from spikelm.schema import config_dir
 
@@ -34,6 +36,7 @@ class PaperTable:
     rows: list[Row]
     metrics: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    chosen: tuple[str, ...] = GLUE  # the GLUE tasks it is made for
 
     @property
     def systems(self) -> list[str]:
@@ -42,11 +45,32 @@ class PaperTable:
     @property
     def tasks(self) -> list[str]:
         """The tasks its columns need: fine-tuned ones, or only the pretrained run."""
-        wanted = [column.removesuffix("_mm").removesuffix("_m") for column in self.columns]
+        wanted = [_task(column) for column in self.columns]
         if "avg" in self.columns:
             wanted += GLUE
-        tasks = [f"glue/{task}" for task in GLUE if task in wanted]
+        tasks = [f"glue/{task}" for task in self.chosen if task in wanted]
         return tasks or ["pretrain"]
+
+    def only(self, tasks: Sequence[str]) -> PaperTable:
+        """The table for a few of its tasks: their columns, and means over them, the paper's included."""
+        names = {task.removeprefix("glue/") for task in tasks}
+        there = [task.removeprefix("glue/") for task in self.tasks]
+        if unknown := sorted(names - set(there)):
+            raise ConfigError(f"table {self.id} has no task {unknown[0]}{nearest(unknown[0], there)}")
+        chosen = tuple(task for task in GLUE if task in names)
+        columns = [column for column in self.columns if _task(column) not in GLUE or _task(column) in chosen]
+        scores = [column for column in columns if _task(column) in GLUE]
+        rows = [replace(row, paper={column: row.paper[column] for column in columns}) for row in self.rows]
+        if "avg" in columns:
+            for row in rows:
+                printed = [row.paper[column] for column in scores]
+                row.paper["avg"] = round(fmean(printed), 1) if printed and None not in printed else None
+        note = f"Only {', '.join(chosen)}: an average, the paper's too, is over these alone, not over nine numbers."
+        return replace(self, columns=columns, rows=rows, chosen=chosen, notes=[note, *self.notes])
+
+
+def _task(column: str) -> str:
+    return column.removesuffix("_mm").removesuffix("_m")
 
 
 def load_table(id: int | str) -> PaperTable:

@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from spikelm.errors import CheckpointError
+from spikelm.models.heads import apply_transform_act
 from spikelm.spiking.spikify import Spiking, neurons, spikify, spiking_class
 
 
@@ -34,7 +35,9 @@ def load_pretrained(folder: str | Path, **kwargs: Any) -> nn.Module:
     except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(f"{folder} does not hold a saved model: {error}") from error
     cls = getattr(transformers, name.removeprefix("Spiking"))
-    return (spiking_class(cls) if name.startswith("Spiking") else cls).from_pretrained(folder, **kwargs)
+    model = (spiking_class(cls) if name.startswith("Spiking") else cls).from_pretrained(folder, **kwargs)
+    apply_transform_act(model)
+    return model
 
 
 __all__ = ["Spiking", "load_pretrained", "neurons", "spikify", "spiking_class"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,12 +15,13 @@ from torch import Tensor, nn
 from spikelm.errors import TrainingError
 from spikelm.neurons import Neuron
 from spikelm.training.modules import StageModule
+from spikelm.training.ranks import summed
 
 Log = Callable[[int, dict[str, float]], None]
 
 
 class Recorder(L.Callback):
-    """Hands training loss, learning rate and evaluation scores to `log`; keeps the best epoch for best_dev."""
+    """Hands training loss, learning rate and evaluation scores to `log`."""
 
     def __init__(self, log: Log, every: int) -> None:
         self.record = log
@@ -31,35 +31,11 @@ class Recorder(L.Callback):
         step = trainer.global_step
         if step % self.every == 0 or step == module.total:
             rate = trainer.optimizers[0].param_groups[0]["lr"]
-            self.record(step, {"train/loss": float(outputs["loss"]), "train/lr": rate})
+            module.logged_loss = float(summed(outputs["loss"]) / trainer.world_size)
+            self.record(step, {"train/loss": module.logged_loss, "train/lr": rate})
 
     def on_validation_end(self, trainer: L.Trainer, module: Any) -> None:
         self.record(trainer.global_step, {f"dev/{name}": value for name, value in module.scores.items()})
-
-
-class BestDev(L.Callback):
-    """Keeps the weights of the best evaluation by the headline metric (select=best_dev)."""
-
-    def __init__(self, metric: str, smaller_is_better: bool = False) -> None:
-        self.metric = metric
-        self.sign = -1 if smaller_is_better else 1
-        self.best = -math.inf
-        self.step = 0
-        self.scores: dict[str, float] = {}
-        self.weights: dict[str, Tensor] = {}
-
-    def on_validation_end(self, trainer: L.Trainer, module: Any) -> None:
-        value = self.sign * module.scores[self.metric]
-        if value > self.best:
-            self.best, self.step, self.scores = value, trainer.global_step, dict(module.scores)
-            self.weights = {name: tensor.detach().clone() for name, tensor in module.model.state_dict().items()}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "step": self.step, "scores": self.scores, "weights": self.weights}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best, self.step = state["best"], state["step"]
-        self.scores, self.weights = state["scores"], state["weights"]
 
 
 class ProgressLine(L.Callback):
@@ -87,12 +63,12 @@ class ProgressLine(L.Callback):
         step = trainer.global_step
         if self.bar is not None:
             if step % 10 == 0:
-                self.bar.update(self.task, loss=f"loss {float(outputs['loss']):.3f}")
+                self.bar.update(self.task, loss=f"loss {_loss(trainer, module, outputs):.3f}")
             self.bar.update(self.task, completed=step)
         elif step * 10 // self.total > self.said:
             self.said = step * 10 // self.total
             pace = (time.monotonic() - self.started) / max(1, step - self.first)
-            loss = float(outputs["loss"])
+            loss = _loss(trainer, module, outputs)
             self.console.print(
                 f"{self.title}: step {step}/{self.total}, loss {loss:.3f}, {pace * 1e3:.0f} ms a step, "
                 f"{pace * (self.total - step):.0f} s left",
@@ -109,6 +85,11 @@ class ProgressLine(L.Callback):
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
+
+
+def _loss(trainer: L.Trainer, module: Any, outputs: Any) -> float:
+    """This step's loss, or with several devices the last recorded one: a rank alone knows only its part."""
+    return float(outputs["loss"]) if trainer.world_size == 1 else module.logged_loss
 
 
 class FiniteLoss(L.Callback):

@@ -12,14 +12,16 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.strategies import DDPStrategy
 from rich.console import Console
 from torch.utils.data import DataLoader
 
 from spikelm.data.batches import Batch, StepBatches
-from spikelm.errors import CheckpointError
+from spikelm.errors import CheckpointError, DataError
 from spikelm.schema import TrainerConfig
 from spikelm.training.callbacks import FiniteLoss, Log, ProgressLine, Recorder
 from spikelm.training.modules import StageModule
+from spikelm.training.ranks import Launched, Ranks
 
 
 def quiet_libraries() -> None:
@@ -52,8 +54,12 @@ def fit(
     on_resume: Callable[[int], None],
     evaluate_every: int,
     extra: Sequence[L.Callback] = (),
+    ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> None:
-    """Train to the last step, evaluating every `evaluate_every` steps and at the end."""
+    """Train to the last step, evaluating every `evaluate_every` steps and at the end; all ranks call it alike."""
+    for split in evaluation:
+        if max(len(batch["input_ids"]) for batch in split) < ranks.world:  # a rank without rows would not take part
+            raise DataError("fewer rows to evaluate than devices", "trainer.devices=1, or more source.dev_rows")
     resume = last_checkpoint(folder)
     start = resume[1] if resume else 0
     if resume:
@@ -69,11 +75,13 @@ def fit(
     )
     on_gpu = config.accelerator != "cpu" and torch.cuda.is_available()
     callbacks: list[L.Callback] = [FiniteLoss(50 if on_gpu else 1), Recorder(log, config.log_every), *extra]
-    if config.progress:
+    if config.progress and ranks.first:
         callbacks.append(ProgressLine(console, title, module.total))
     trainer = L.Trainer(
         accelerator=config.accelerator,
-        devices=config.devices,
+        devices=ranks.local_world,
+        num_nodes=ranks.world // ranks.local_world,
+        strategy=_strategy(ranks),
         precision=config.precision,  # type: ignore[arg-type]
         max_steps=module.total,
         max_epochs=1,
@@ -88,10 +96,27 @@ def fit(
         use_distributed_sampler=False,
         deterministic="warn",
     )
-    loaders: list[Any] = [DataLoader(list(split), batch_size=None) for split in evaluation]  # type: ignore[arg-type]
+    loaders: list[Any] = [
+        DataLoader([part for batch in split if (part := _rows(batch, ranks))], batch_size=None)  # type: ignore[arg-type]
+        for split in evaluation
+    ]
     _fit(trainer, module, train.loader(start, module.total, config.workers), loaders, resume)
     if not module.scores or module.total % min(evaluate_every, module.total):
         trainer.validate(module, loaders, verbose=False)
+
+
+def _strategy(ranks: Ranks) -> Any:
+    if ranks.world == 1:
+        return "auto"
+    # Buffers (amplitudes) agree from the start, and sending them at every forward would wait for ranks that have no
+    # batch left to evaluate.
+    return DDPStrategy(cluster_environment=Launched(ranks), broadcast_buffers=False)
+
+
+def _rows(batch: Batch, ranks: Ranks) -> Batch:
+    """A rank's rows of an evaluation batch; empty when it has none."""
+    mine = {name: tensor[ranks.rank :: ranks.world] for name, tensor in batch.items()}
+    return mine if len(mine["input_ids"]) else {}
 
 
 def _fit(trainer: L.Trainer, module: StageModule, train: Any, evaluation: Any, resume: Any) -> None:

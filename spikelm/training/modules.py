@@ -16,6 +16,7 @@ from spikelm.measure.metrics import compute_metrics, glue_metrics, update_metric
 from spikelm.schema import StageConfig, TaskConfig
 from spikelm.training.amplitudes import forget_amplitudes
 from spikelm.training.optimization import optimizer_and_schedule
+from spikelm.training.ranks import summed
 
 FOLLOWED = 10  # steps between amplitudes that follow the weights (stage.follow)
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
@@ -33,6 +34,7 @@ class StageModule(L.LightningModule):
         self.total = total
         self.seed = seed
         self.scores: dict[str, float] = {}  # of the last evaluation
+        self.logged_loss = float("nan")  # the last one recorded, over all ranks
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         torch.manual_seed(step_seed(self.seed, self.global_step, f"dropout {self.global_rank}"))
@@ -64,7 +66,8 @@ class PretrainModule(StageModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         losses = self.losses(batch)
-        return losses["mlm_loss"] + losses["nsp_loss"]
+        words, rows = batch.get("word_share", 1.0), batch.get("row_share", 1.0)  # of several devices
+        return losses["mlm_loss"] * words + losses["nsp_loss"] * rows
 
     def on_validation_epoch_start(self) -> None:
         self._seen: list[dict[str, Tensor]] = []
@@ -74,16 +77,20 @@ class PretrainModule(StageModule):
         self._seen.append({**self.losses(batch), "rows": rows})
 
     def on_validation_epoch_end(self) -> None:
-        column = {name: torch.stack([seen[name] for seen in self._seen]).double() for name in self._seen[0]}
-        words, rows = column["mlm_count"].sum(), column["rows"].sum()
-        mlm = float((column["mlm_loss"] * column["mlm_count"]).sum() / words)
-        nsp = float((column["nsp_loss"] * column["rows"]).sum() / rows)
+        seen = torch.zeros(6, dtype=torch.float64, device=self.device)
+        if self._seen:  # few rows may leave a rank without any
+            column = {name: torch.stack([part[name] for part in self._seen]).double() for name in self._seen[0]}
+            weighed = (column["mlm_loss"] * column["mlm_count"], column["nsp_loss"] * column["rows"])
+            counted = (column[name] for name in ("mlm_right", "nsp_right", "mlm_count", "rows"))
+            seen = torch.stack([part.sum() for part in (*weighed, *counted)])
+        mlm_loss, nsp_loss, mlm_right, nsp_right, words, rows = summed(seen)
+        mlm, nsp = float(mlm_loss / words), float(nsp_loss / rows)
         self.scores = {
             "loss": mlm + nsp,
             "mlm_loss": mlm,
             "nsp_loss": nsp,
-            "mlm_accuracy": 100 * float(column["mlm_right"].sum() / words),
-            "nsp_accuracy": 100 * float(column["nsp_right"].sum() / rows),
+            "mlm_accuracy": 100 * float(mlm_right / words),
+            "nsp_accuracy": 100 * float(nsp_right / rows),
         }
 
 
@@ -101,9 +108,10 @@ class GlueModule(StageModule):
         return self.model(**{name: batch[name] for name in INPUTS}).logits.float()
 
     def label_loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        share = batch.get("row_share", 1.0)  # of several devices
         if self.task.kind == "regression":
-            return F.mse_loss(logits.squeeze(-1), batch["labels"])
-        return F.cross_entropy(logits, batch["labels"])
+            return F.mse_loss(logits.squeeze(-1), batch["labels"]) * share
+        return F.cross_entropy(logits, batch["labels"]) * share
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         return self.label_loss(self.logits(batch), batch)

@@ -32,8 +32,13 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
 
 
 def learning_rate(stage: StageConfig, total: int, step: int) -> float:
-    """Share of the peak at a step: linear warm-up, then linear to zero or constant."""
+    """Share of the peak at a step: linear warm-up, then linear to zero or constant.
+
+    The schedule is made for schedule_stretch * total steps and takes schedule_speed of them an update.
+    """
     warmup = warmup_steps(stage, total)
+    total = round((stage.schedule_stretch or 1) * total)
+    step *= stage.schedule_speed or 1
     if step < warmup:
         return step / max(1, warmup)
     if stage.schedule == "constant":

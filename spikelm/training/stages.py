@@ -17,30 +17,39 @@ from spikelm.store import Run
 from spikelm.tracking import Tracker
 from spikelm.training.amplitudes import amplitudes_missing, set_amplitudes
 from spikelm.training.builders import Stage, build_stage
-from spikelm.training.callbacks import BestDev
 from spikelm.training.fit import fit, quiet_libraries
+from spikelm.training.ranks import Ranks, first_rank_first
+from spikelm.training.selection import best_keeper, reported_scores, select_mode
+
+ONE = Ranks()
 
 
 def train_and_measure(
-    config: Config, run: Run, needed: Mapping[str, Path], tracker: Tracker, console: Console
+    config: Config, run: Run, needed: Mapping[str, Path], tracker: Tracker, console: Console, ranks: Ranks = ONE
 ) -> dict[str, Any]:
-    """Train the run's model and measure it; the part of the result that comes from both."""
+    """Train the run's model and measure it; the part of the result that comes from both, on the first rank."""
     quiet_libraries()
     if config.trainer.threads:
         torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.seed)
-    stage = build_stage(config, needed, console)
+    with first_rank_first(ranks):
+        stage = build_stage(config, needed, console)
+    stage.train.shard = (ranks.rank, ranks.world)
     model = stage.module.model
     if amplitudes_missing(model):
-        _set_amplitudes(stage, config.stage.calibrate or 1)
-    initial = measure_firing(model, stage.samples) if config.spiking else {}
+        _set_amplitudes(stage, config.stage.calibrate or 1, ranks.rank)
+    initial = measure_firing(model, stage.samples) if config.spiking and ranks.first else {}
 
     def log(step: int, values: dict[str, float]) -> None:
-        run.append_metrics(step, values)
-        tracker.log(step, values)
+        if ranks.first:
+            run.append_metrics(step, values)
+            tracker.log(step, values)
 
-    headline = config.task.metrics[0]
-    best = BestDev(headline, smaller_is_better=headline == "loss")
+    def truncate(step: int) -> None:
+        if ranks.first:
+            run.truncate_metrics(step + 1)
+
+    best = best_keeper(config)
     fit(
         module=stage.module,
         train=stage.train,
@@ -50,14 +59,17 @@ def train_and_measure(
         console=console,
         title=f"{config.task.name} {config.neuron['name']} T={config.time_steps}",
         log=log,
-        on_resume=lambda step: run.truncate_metrics(step + 1),
+        on_resume=truncate,
         evaluate_every=stage.evaluate_every,
-        extra=[best] if config.select == "best_dev" else [],
+        extra=[best] if best else [],
+        ranks=ranks,
     )
+    if not ranks.first:
+        return {}
     metrics = stage.module.scores
-    if config.select == "best_dev":
+    if best:
         model.load_state_dict(best.weights)
-        metrics = best.scores
+        metrics = reported_scores(config, best.scores, metrics)
     model.save_pretrained(run.model)
     measured = measure_model(model, stage.samples, config)
     if config.spiking:
@@ -69,6 +81,7 @@ def train_and_measure(
     return {
         **measured,
         "metrics": metrics,
+        "select": select_mode(config),
         "constant_predictor": stage.constant,
         "source": stage.source,
         "parameters": parameter_count(model),
@@ -77,11 +90,11 @@ def train_and_measure(
     }
 
 
-def _set_amplitudes(stage: Stage, batches: int) -> None:
+def _set_amplitudes(stage: Stage, batches: int, rank: int) -> None:
     """From the first training batches, exactly as step 0 sees them."""
 
     def forward(batch: Any) -> None:
-        torch.manual_seed(step_seed(stage.module.seed, 0, "dropout 0"))
+        torch.manual_seed(step_seed(stage.module.seed, 0, f"dropout {rank}"))
         stage.module.training_step(batch, 0)
 
     set_amplitudes(stage.module.model, (stage.train[step] for step in range(batches)), forward)

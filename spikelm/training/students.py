@@ -12,6 +12,7 @@ from spikelm.data.batches import Batch
 from spikelm.schema import DistillConfig, StageConfig, TaskConfig
 from spikelm.training.distillation import attention_losses, hidden_losses, layer_weights, logits_loss, weighted
 from spikelm.training.modules import INPUTS, GlueModule, StageModule
+from spikelm.training.ranks import summed
 
 
 class Teacher:
@@ -53,25 +54,20 @@ class GeneralModule(StageModule):
         return layers, F.cosine_similarity(*means)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        return torch.stack(self.losses(batch)[0]).mean()
+        return torch.stack(self.losses(batch)[0]).mean() * batch.get("token_share", 1.0)
 
     def on_validation_epoch_start(self) -> None:
-        self._seen: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._seen = torch.zeros(5, dtype=torch.float64, device=self.device)  # sums over what a rank has seen
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         layers, cosine = self.losses(batch)
-        self._seen.append((torch.stack(layers), batch["attention_mask"].sum(), cosine))
+        tokens, rows = batch["attention_mask"].sum().double(), float(len(cosine))
+        losses = torch.stack([torch.stack(layers).mean(), layers[-1]]).double()
+        self._seen += torch.stack([*(losses * tokens), tokens, cosine.double().sum(), torch.full_like(tokens, rows)])
 
     def on_validation_epoch_end(self) -> None:
-        tokens = torch.stack([count for _, count, _ in self._seen]).double()
-        layers = torch.stack([losses for losses, _, _ in self._seen]).double()
-        by_layer = (layers * tokens[:, None]).sum(0) / tokens.sum()
-        cosine = torch.cat([cosine for _, _, cosine in self._seen])
-        self.scores = {
-            "loss": float(by_layer.mean()),
-            "last_loss": float(by_layer[-1]),
-            "cosine": 100 * float(cosine.mean()),
-        }
+        loss, last, tokens, cosine, rows = summed(self._seen).tolist()
+        self.scores = {"loss": loss / tokens, "last_loss": last / tokens, "cosine": 100 * cosine / rows}
 
 
 class StudentModule(GlueModule):
@@ -96,14 +92,15 @@ class StudentModule(GlueModule):
         goal = self.teacher(batch)
         found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(settings.attention > 0))
         logits = found.logits.float()
+        rows, tokens = batch.get("row_share", 1.0), batch.get("token_share", 1.0)  # of several devices
         loss = settings.labels * self.label_loss(logits, batch)
         if settings.logits:
-            loss = loss + settings.logits * logits_loss(logits, goal.logits.float(), settings.temperature)
+            loss = loss + settings.logits * rows * logits_loss(logits, goal.logits.float(), settings.temperature)
         layers = layer_weights(settings, len(found.hidden_states) - 1, self.global_step / self.total)
         if settings.hidden:
             states = hidden_losses(found.hidden_states[1:], goal.hidden_states[1:], mask)
-            loss = loss + settings.hidden * weighted(states, layers)
+            loss = loss + settings.hidden * tokens * weighted(states, layers)
         if settings.attention:
             maps = attention_losses(found.attentions, goal.attentions, mask)
-            loss = loss + settings.attention * weighted(maps, layers)
+            loss = loss + settings.attention * tokens * weighted(maps, layers)
         return loss

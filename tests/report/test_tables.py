@@ -62,3 +62,76 @@ def test_an_incomplete_row_has_no_average(root: Path) -> None:
 def test_a_table_that_cannot_be_made_says_which_can() -> None:
     with pytest.raises(ConfigError, match="tables that can: 3, 5, 6, 7, 9"):
         load_table(8)
+
+
+def test_a_few_tasks_have_a_mean_of_their_own_that_says_so(root: Path) -> None:
+    options = [*OPTIONS, f"runs_dir={root}"]
+    table = load_table(3).only(["glue/mnli", "rte"])
+    assert table.tasks == ["glue/mnli", "glue/rte"]
+    path = render_table(table, options, [1], root)
+    assert path.name == "table3-smoke-embedded-mnli+rte.md"
+    rows = [line.split("|") for line in path.read_text().splitlines() if line.startswith("| SpikeLM ")]
+    assert [cell.strip() for cell in rows[1][4:]] == ["50.0 (77.1)", "59.0 (77.2)", "50.0 (69.0)", "53.0 (74.4)", ""]
+    assert "Only mnli, rte: an average, the paper's too, is over these alone" in path.read_text()
+    with pytest.raises(ConfigError, match="did you mean rte"):
+        load_table(3).only(["glue/rt"])
+
+
+def test_a_table_of_averages_only_does_not_compare_a_few_tasks_with_nine(root: Path) -> None:
+    found = lines(render_table(load_table(7).only(["rte"]), [*OPTIONS, f"runs_dir={root}"], [1], root))
+    assert found["k=2"][0] == "50.0 (–)"
+
+
+def test_overrides_reach_the_runs_and_the_file_is_another(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from spikelm.report.command import main
+
+    asked = ["table", "7", "--scale", "smoke", "--seeds", "1", "--runs-dir", str(root)]
+    assert main(asked) == 0
+    assert "written to" in capsys.readouterr().out
+    assert lines(root / "tables" / "table7-smoke-embedded.md")["k=2"][0] == "51.0 (76.5)"
+    assert main([*asked, "finetune.lr=1e-4"]) == 0
+    others = [path for path in (root / "tables").iterdir() if path.name != "table7-smoke-embedded.md"]
+    assert len(others) == 1
+    assert lines(others[0])["k=2"][0] == "(76.5)", "runs with other settings are others"
+    assert "finetune.lr=1e-4" in others[0].read_text()
+
+
+@pytest.mark.parametrize(("word", "says"), [("task=glue/rte", "--tasks"), ("--sede", "neither"), ("foo", "neither")])
+def test_what_a_table_cannot_be_given_is_refused(word: str, says: str, tmp_path: Path) -> None:
+    from spikelm.report.command import main
+
+    with pytest.raises(ConfigError, match=says):
+        main(["table", "7", "--runs-dir", str(tmp_path), word])
+
+
+def test_local_files_are_those_of_the_runs_there_are(tmp_path: Path) -> None:
+    from spikelm.report.runs import local_root
+
+    with pytest.raises(ConfigError, match="no runs from local files at scale mini"):
+        local_root(tmp_path, "mini")
+    run = open_run(load_config(["scale=smoke", f"runs_dir={tmp_path}"]))
+    run.start({}, {})
+    known = {"scale": "mini", "config": {"source": {"name": "local", "root": "/data/glue"}}}
+    run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **known})
+    assert local_root(tmp_path, "mini") == "/data/glue"
+    with pytest.raises(ConfigError):
+        local_root(tmp_path, "paper")
+
+
+def test_reproducing_hands_everything_to_one_sweep(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import subprocess
+
+    from spikelm.report.command import main
+
+    asked: list[list[str]] = []
+
+    def run(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr("spikelm.report.reproduce.subprocess.run", run)
+    options = ["--scale", "smoke", "--tasks", "glue/rte,glue/cola", "--runs-dir", str(root), "finetune.lr=1e-4"]
+    assert main(["reproduce", "7", *options]) == 0
+    (command,) = asked
+    assert "task=glue/cola,glue/rte" in command
+    assert command[-3:] == ["scale=smoke", f"runs_dir={root}", "finetune.lr=1e-4"]

@@ -1,0 +1,178 @@
+"""Training on several devices: one process each, started here, or by torchrun or srun.
+
+Lightning's own launchers do not fit: `ddp` starts the command line again in every process (a whole sweep, under -m),
+`ddp_spawn` brings back weights but no scores. Here the process that holds the run's lock starts one worker a device,
+hands each the run, and only watches: it passes on what the first worker logs, and ends all when one of them dies.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from spikelm import neurons
+from spikelm.errors import ConfigError, SpikeLMError, TrainingError
+from spikelm.schema import Config
+from spikelm.store import Run
+from spikelm.tracking import Tracker
+from spikelm.training.ranks import Ranks, join, launched_ranks, leave, tell
+from spikelm.training.stages import train_and_measure
+
+GRACE = 3.0  # seconds: when one rank fails the others do too, and the first cause may be reported last
+
+
+def train(config: Config, run: Run, needed: Mapping[str, Path], tracker: Tracker, console: Console) -> dict[str, Any]:
+    """Train and measure on as many devices as the config asks for; the part of the result that comes from both."""
+    ranks, devices = launched_ranks(), config.trainer.devices
+    if ranks.world > 1:
+        tell((config, run, needed))
+        return train_and_measure(config, run, needed, tracker, console, ranks)
+    if devices == 1:
+        return train_and_measure(config, run, needed, tracker, console)
+    if config.trainer.accelerator != "cpu" and 0 < (there := torch.cuda.device_count()) < devices:
+        raise ConfigError(f"trainer.devices={devices}, but there are {there} GPUs", f"trainer.devices={there}")
+    return _spawn(config, run, needed, tracker, console)
+
+
+def serve(ranks: Ranks) -> None:
+    """A rank above 0 that was launched from outside: train along with the first one until it is done."""
+    while (job := tell()) is not None:
+        config, run, needed = job
+        train_and_measure(config, run, needed, Tracker(), Console(quiet=True), ranks)
+
+
+class _Worker:
+    """One rank: its process and our end of its pipe."""
+
+    def __init__(self, ranks: Ranks, *args: Any) -> None:
+        context = multiprocessing.get_context("spawn")  # a fork has neither CUDA nor OpenMP
+        self.ranks = ranks
+        self.pipe, theirs = context.Pipe(duplex=False)
+        self.process = context.Process(target=_work, args=(ranks, theirs, *args))
+        self.process.start()
+        theirs.close()  # so that its end is seen here
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.join(GRACE)
+        if self.process.is_alive():  # inside a collective, where no signal handler runs
+            self.process.kill()
+            self.process.join()
+        self.pipe.close()
+
+
+def _spawn(config: Config, run: Run, needed: Mapping[str, Path], tracker: Tracker, console: Console) -> dict[str, Any]:
+    world = config.trainer.devices
+    workers: list[_Worker] = []
+    with tempfile.TemporaryDirectory(prefix="spikelm-") as folder:
+        about = (f"file://{folder}/meeting", config, run, needed, console.quiet, sorted(neurons.allowed_packages()))
+        try:
+            for rank in range(world):
+                workers.append(_Worker(Ranks(rank, world, rank, world), *about))
+            return _follow(workers, tracker)
+        finally:
+            for worker in workers:
+                worker.stop()
+
+
+def _follow(workers: Sequence[_Worker], tracker: Tracker) -> dict[str, Any]:
+    """Pass on what the first worker logs until all are done; the first cause of a failure is raised here."""
+    made: dict[str, Any] = {}
+    failures: list[BaseException] = []
+    open_pipes: dict[Any, _Worker] = {worker.pipe: worker for worker in workers}
+    deadline = float("inf")
+    while open_pipes and time.monotonic() < deadline:
+        ready: list[Any] = wait(list(open_pipes), timeout=GRACE)
+        for pipe in ready:
+            try:
+                kind, value = pipe.recv()
+            except EOFError:  # the process ended
+                worker = open_pipes.pop(pipe)
+                worker.process.join()
+                if code := worker.process.exitcode:
+                    failures.append(_death(worker.ranks, code))
+                    deadline = min(deadline, time.monotonic() + GRACE)
+                continue
+            if kind == "log":
+                tracker.log(*value)
+            elif kind == "made":
+                made = value
+            else:
+                failures.append(value)
+    if failures:
+        raise min(failures, key=_weight)
+    return made
+
+
+def _death(ranks: Ranks, code: int) -> SpikeLMError:
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    fix = "the same command goes on from the last checkpoint; signal 9 is most often a lack of memory"
+    return _Death(f"rank {ranks.rank} of {ranks.world} {how}", fix)
+
+
+class _Death(TrainingError):
+    """A worker that ended without saying why."""
+
+
+def _weight(error: BaseException) -> int:
+    """A clear error before a death by a signal, then any other exception, then a mere exit code."""
+    if isinstance(error, _Death):
+        return 1 if "signal" in error.what else 3
+    return 0 if isinstance(error, SpikeLMError) else 2
+
+
+class _Piped(Tracker):
+    """Hands what is logged to the process that tracks."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+
+    def log(self, step: int, values: Mapping[str, Any]) -> None:
+        self.pipe.send(("log", (step, dict(values))))
+
+
+def _work(
+    ranks: Ranks, pipe: Connection, meeting: str, config: Config, run: Run, needed: Mapping[str, Path], quiet: bool,
+    packages: Sequence[str],
+) -> None:  # fmt: skip
+    """One rank's process, from its start to its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the one that watches, who ends us
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        for package in packages:
+            neurons.allow_neurons_from(package)
+        join(ranks, meeting)
+        tracker = _Piped(pipe) if ranks.first else Tracker()
+        console = Console(quiet=quiet or not ranks.first)
+        made = train_and_measure(config, run, needed, tracker, console, ranks)
+        if ranks.first:
+            pipe.send(("made", made))
+        leave()
+    except SpikeLMError as error:
+        pipe.send(("failed", error))
+        os._exit(1)  # the other ranks may never answer again: no clean-up that waits for them
+    except BaseException as error:
+        told = RuntimeError(f"{type(error).__name__}: {error} (rank {ranks.rank} of {ranks.world})")
+        told.add_note(traceback.format_exc())  # for traceback.txt
+        pipe.send(("failed", told))
+        os._exit(1)
+
+
+def _end_with_parent() -> None:
+    """Nobody holds the run's lock any more once the parent is gone: training on would be a second run."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
