@@ -17,7 +17,7 @@ from spikelm.schema import Config, StageConfig, TaskConfig, config_dir
 #: fields of a task that say how to read it: what is read is in the hash of its content
 READING = ("hub", "paper_epochs", "bipft_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken")
 OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed")  # of a stage: left out where not set
-UNDISTILLED = ("name", "cache", "general_T")  # of `distill`: the last is in the general run's identity
+UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 

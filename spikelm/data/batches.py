@@ -119,9 +119,10 @@ class RowBatches(StepBatches):
 
 
 def labelled_batch(data: Encoded, rows: Sequence[int] | np.ndarray) -> Batch:
-    """The given rows, padded, with their labels."""
+    """The given rows, padded, with their labels and their places in the data."""
     batch = pad([data.row(int(row)) for row in rows])
-    return {**batch, "labels": torch.from_numpy(data.labels[np.asarray(rows)])}
+    places = np.asarray(rows, np.int64)
+    return {**batch, "labels": torch.from_numpy(data.labels[places]), "rows": torch.from_numpy(places)}
 
 
 def evaluation_batches(data: Encoded, batch: int) -> list[Batch]:

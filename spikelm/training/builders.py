@@ -16,7 +16,7 @@ from spikelm.check import typed
 from spikelm.data.batches import Batch, RowBatches, StepBatches, evaluation_batches
 from spikelm.data.cache import encoded_documents, encoded_rows
 from spikelm.data.corpus import load_documents
-from spikelm.data.encode import encode_rows
+from spikelm.data.encode import Encoded, encode_rows
 from spikelm.data.packed import PackedDocuments
 from spikelm.data.pretraining import PretrainingBatches
 from spikelm.data.sentences import SentenceBatches
@@ -30,6 +30,7 @@ from spikelm.schema import Config
 from spikelm.training.modules import INPUTS, GlueModule, PretrainModule, StageModule
 from spikelm.training.optimization import total_steps
 from spikelm.training.students import GeneralModule, StudentModule, Teacher
+from spikelm.training.teacher_cache import CachedTeacher
 
 EVALUATION_BATCH = 128
 HELD_OUT_ROWS = 512  # pairs or sentences that pretraining and general distillation are evaluated on
@@ -122,7 +123,7 @@ def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -
         found = constant_predictor(labels, task.metrics, max(1, len(task.labels)), regression)
         constant |= {f"{name}{suffix}": found[name] for name in task.metrics}
     return Stage(
-        module=_fine_tuned(config, needed, total),
+        module=_fine_tuned(config, needed, total, encoded["train"], text.content_hash),
         train=train,
         evaluation=[evaluation_batches(encoded[split], EVALUATION_BATCH) for split in task.splits],
         samples=_sample([RowBatches(encoded[first], 0, config.measure.samples)[0]]),
@@ -132,7 +133,7 @@ def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -
     )
 
 
-def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int) -> GlueModule:
+def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int, rows: Encoded, content: str) -> GlueModule:
     """The module of a fine-tuning, with its teacher where it has one."""
     task, stage, settings = config.task, config.finetune, config.distill
     models = {role: directory / "model" for role, directory in needed.items()}
@@ -150,7 +151,12 @@ def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int) -> GlueM
     if maps:  # only the eager path has them
         for one in (model, teacher):
             one.set_attn_implementation("eager")
-    return StudentModule(model, Teacher(teacher, maps), settings, task, stage, total, config.seed)
+    asked = Teacher(teacher, maps)
+    if settings.cache:
+        name, cache = needed["teacher"].name, Path(config.runs_dir) / ".cache"
+        kept = CachedTeacher(asked, name, rows, f"{content} {stage.max_length}", cache)
+        return StudentModule(model, kept, settings, task, stage, total, config.seed)
+    return StudentModule(model, asked, settings, task, stage, total, config.seed)
 
 
 def audit_batch(saved: Mapping[str, Any]) -> Batch:

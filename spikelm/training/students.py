@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -76,7 +77,7 @@ class StudentModule(GlueModule):
     def __init__(
         self,
         model: nn.Module,
-        teacher: Teacher,
+        teacher: Callable[[Batch], Any],
         settings: DistillConfig,
         task: TaskConfig,
         stage: StageConfig,

@@ -153,6 +153,23 @@ def test_a_resumed_student_ends_where_the_whole_one_ends(options: tuple[str, ...
     assert smoke(runs, *options)["metrics"] == whole["metrics"]
 
 
+def test_a_cached_teacher_says_what_the_teacher_says(runs: Path) -> None:
+    stage = stage_of(config_of(runs, *RTE, "distill=full", "distill.cache=true"))
+    plain = stage_of(config_of(runs, *RTE, "distill=full"))
+    for step in (0, 5, 7):
+        batch = stage.train[step]
+        cached, asked = stage.module.teacher(batch), plain.module.teacher(batch)
+        real = batch["attention_mask"].bool()
+        torch.testing.assert_close(cached.logits, asked.logits, atol=1e-5, rtol=1e-5)
+        for ours, theirs in zip(cached.hidden_states[1:], asked.hidden_states[1:], strict=True):
+            torch.testing.assert_close(ours[real], theirs[real], atol=2e-3, rtol=2e-3)  # float16
+    folders = [path for path in (runs / ".cache" / "teachers").iterdir() if path.is_dir()]
+    changed = {path: path.stat().st_mtime_ns for folder in folders for path in folder.iterdir()}
+    assert len(changed) == 2
+    stage_of(config_of(runs, *RTE, "distill=full", "distill.cache=true", "T=2"))
+    assert {path: path.stat().st_mtime_ns for path in changed} == changed, "another student finds it there"
+
+
 def test_nonsense_is_refused() -> None:
     with pytest.raises(ConfigError, match="spiking student"):
         load_config(["task=general_distill", "neuron=ann"])
@@ -160,5 +177,7 @@ def test_nonsense_is_refused() -> None:
         load_config([*RTE, "distill.start=genral"])
     with pytest.raises(ConfigError, match=r"general\.follow"):
         load_config(["task=general_distill", "neuron=bispike", "general.follow=2"])
+    with pytest.raises(ConfigError, match=r"attention maps"):
+        load_config([*RTE, "distill.cache=true", "distill.attention=1"])
     with pytest.raises(ConfigError, match=r"general_T"):
         load_config([*RTE, "distill.general_T=0"])
