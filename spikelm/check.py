@@ -80,9 +80,14 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 
 def register_resolvers() -> None:
-    """${if_spiking:a,b} is a for a spiking neuron, b for the ANN: recipes that differ between the two."""
+    """What recipes are written with: ${if_spiking:a,b} is a for a spiking neuron and b for the ANN,
+    ${for_task:{rte:8},3} is 8 for the task glue/rte and 3 for all others.
+    """
     OmegaConf.register_new_resolver(
         "if_spiking", lambda a, b, *, _root_: a if _root_.neuron.get("_target_") else b, replace=True
+    )
+    OmegaConf.register_new_resolver(
+        "for_task", lambda by_task, other, *, _root_: by_task.get(_root_.task.name.split("/")[-1], other), replace=True
     )
 
 

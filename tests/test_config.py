@@ -158,3 +158,14 @@ def test_tables_print_the_papers_numbers() -> None:
     five = {row["name"]: row["values"] for row in printed[5]["rows"]}
     assert [row.paper["energy_fp16"] for row in load_table(5).rows] == five["fp16_mJ"]
     assert [row.paper["energy_fp32"] for row in load_table(5).rows] == five["fp32_mJ"]
+
+
+def test_recipes_may_differ_by_task_and_by_neuron(tmp_path: Path) -> None:
+    local = ["source=local", f"source.root={tmp_path}", "scale=minilm", "backbone=bert_mini", "backbone.positions=128"]
+    epochs = {
+        (task, neuron): load_config([*local, f"task=glue/{task}", f"neuron={neuron}"]).finetune.epochs
+        for task in ("rte", "cola")
+        for neuron in ("ann", "bispike")
+    }
+    assert epochs == {("rte", "ann"): 8, ("cola", "ann"): 3, ("rte", "bispike"): 8, ("cola", "bispike"): 5}
+    assert load_config([*local, "neuron=bispike", "finetune.lr=1e-5"]).finetune.lr == 1e-5, "an override wins"
