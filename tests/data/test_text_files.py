@@ -71,6 +71,14 @@ def test_the_text_may_lie_elsewhere_than_the_tasks(tmp_path: Path) -> None:
     assert text.content_hash == load(tmp_path / "elsewhere").content_hash
 
 
+def test_tasks_without_text_take_the_wikitext_beside_them(tmp_path: Path) -> None:
+    (tmp_path / "glue" / "RTE").mkdir(parents=True)
+    wikitext(tmp_path / "wikitext-2" / "train.txt", "VWXYZ")
+    assert [document[2][0] for document in load(tmp_path / "glue").splits["train"]] == ["V", "W", "X"]
+    wikitext(tmp_path / "glue" / "own.txt", "ABCDE")
+    assert [document[2][0] for document in load(tmp_path / "glue").splits["train"]] == ["A", "B", "C"]
+
+
 def test_plain_text_has_documents_between_blank_lines(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("One. Two!\nThree\n\nMr. x = 2 = y said 3.5 is it? Yes.\n")
     (tmp_path / "valid.txt").write_text("A.\n\n\nB.\n")

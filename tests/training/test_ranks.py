@@ -64,7 +64,8 @@ def test_the_mean_over_ranks_is_the_gradient_of_the_whole_batch(task: str, rows:
 
 
 def pretraining_batches(shard: tuple[int, int]) -> PretrainingBatches:
-    from spikelm.data.sources import load_documents
+    from spikelm.data.corpus import load_documents
+    from spikelm.data.packed import PackedDocuments
     from spikelm.data.tokenizer import load_tokenizer
 
     config = load_config(["scale=smoke", "task=pretrain"])
@@ -73,7 +74,7 @@ def pretraining_batches(shard: tuple[int, int]) -> PretrainingBatches:
         [np.array(tokenizer.encode(sentence, add_special_tokens=False).ids) for sentence in document]
         for document in itertools.islice(load_documents(config.source).splits["train"], 30)
     ]
-    return PretrainingBatches(documents, tokenizer, 0, 6, 32, shard)
+    return PretrainingBatches(PackedDocuments.of(documents), tokenizer, 0, 6, 32, shard)
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +91,8 @@ def test_ranks_share_one_masked_batch() -> None:
             assert torch.equal(part[name], whole[name][rank::4])
     assert sum(float(part["row_share"]) for part in parts) == pytest.approx(4)
     assert sum(float(part["word_share"]) for part in parts) == pytest.approx(4)
+    tokens = [int(part["attention_mask"].sum()) for part in parts]
+    assert [float(part["token_share"]) for part in parts] == pytest.approx([4 * n / sum(tokens) for n in tokens])
 
 
 def test_a_rank_without_a_row_counts_nothing() -> None:
@@ -97,6 +100,7 @@ def test_a_rank_without_a_row_counts_nothing() -> None:
     batch = RowBatches(data, 0, 4, shard=(1, 2))[0]
     assert len(batch["input_ids"]) == 1
     assert batch["row_share"] == 0
+    assert batch["token_share"] == 0
 
 
 def test_what_launchers_say() -> None:
