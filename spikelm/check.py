@@ -81,7 +81,7 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 def register_resolvers() -> None:
     """What recipes are written with: ${if_spiking:a,b} is a for a spiking neuron and b for the ANN,
-    ${for_task:{rte:8},3} is 8 for the task glue/rte and 3 for all others.
+    ${for_task:{rte:5},3} is 5 for the task glue/rte and 3 for all others.
     """
     OmegaConf.register_new_resolver(
         "if_spiking", lambda a, b, *, _root_: a if _root_.neuron.get("_target_") else b, replace=True

@@ -167,5 +167,5 @@ def test_recipes_may_differ_by_task_and_by_neuron(tmp_path: Path) -> None:
         for task in ("rte", "cola")
         for neuron in ("ann", "bispike")
     }
-    assert epochs == {("rte", "ann"): 8, ("cola", "ann"): 3, ("rte", "bispike"): 8, ("cola", "bispike"): 5}
+    assert epochs == {("rte", "ann"): 5, ("cola", "ann"): 3, ("rte", "bispike"): 5, ("cola", "bispike"): 5}
     assert load_config([*local, "neuron=bispike", "finetune.lr=1e-5"]).finetune.lr == 1e-5, "an override wins"
