@@ -10,13 +10,6 @@ import torch
 from transformers import BartConfig, BertConfig, GPT2Config, MBartConfig
 
 BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike", "k": 2.0}
-NEURONS = {
-    "bispike": BISPIKE,
-    "learnable": {**BISPIKE, "alpha": "learnable"},
-    "lif": {"_target_": "spikelm.neurons.lif.LIF"},
-    "psn": {"_target_": "spikelm.neurons.psn.PSN"},
-    "lif_atan": {"_target_": "spikelm.neurons.lif_atan.LIFAtan"},
-}
 # Wide weights and a head of its own, so that a random model does not say one word for ever.
 SEQ2SEQ = {
     "vocab_size": 90,
