@@ -34,9 +34,16 @@ def print_energy(
 ) -> None:
     """Print MACs and mJ of every kind of term, ANN beside SNN; `rate` is one number or one per site."""
     terms = encoder_terms(layers, hidden, intermediate, length)
+    title = f"Encoder matmuls: {layers} layers, hidden {hidden}, ffn {intermediate}, length {length} (mJ)"
+    print_terms(title, terms, real_valued_terms(hidden), T, rate, console)
+
+
+def print_terms(
+    title: str, terms: list[Term], real: list[Term], T: int, rate: float | Mapping[str, float], console: Console
+) -> None:
+    """Print any model's terms; `real` are named below the table and not counted."""
     rates = rate if isinstance(rate, Mapping) else {term.site: float(rate) for term in terms if term.site}
-    size = f"{layers} layers, hidden {hidden}, ffn {intermediate}, length {length}"
-    console.print(_table(terms, rates, T, size))
+    console.print(_table(terms, rates, T, title))
     console.print(
         f"{sum(term.macs for term in terms):,} MACs: ANN {energy_mj(terms):.2f} mJ, "
         f"SNN {spiking_energy_mj(terms, rates, T):.2f} mJ at T={T}, rate {mean_rate(terms, rates):.1%} (fp32)"
@@ -47,13 +54,13 @@ def print_energy(
             f"{precision}: {mac} pJ per MAC, {ac} pJ per AC; "
             f"ceiling (every neuron fires) {ceiling_mj(terms, 1, precision):.5g} mJ per time step"
         )
-    real = ", ".join(f"{term.name} {term.macs:,} MACs" for term in real_valued_terms(hidden))
-    console.print(f"Real-valued and not counted: {real}; embeddings, softmax, LayerNorm, GELU, membranes.")
+    listed = ", ".join(f"{term.name} {term.macs:,} MACs" for term in real)
+    console.print(f"Real-valued and not counted: {listed}; embeddings, softmax, LayerNorm, GELU, membranes.")
 
 
-def _table(terms: list[Term], rates: Mapping[str, float], T: int, size: str) -> Table:
+def _table(terms: list[Term], rates: Mapping[str, float], T: int, title: str) -> Table:
     # Bare enough for a console of 80 columns.
-    table = Table(title=f"Encoder matmuls: {size} (mJ)", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("matmul", no_wrap=True)
     table.add_column("spikes", no_wrap=True)
     for heading in ("MMAC", "share", "ANN\nfp32", "ANN\nfp16", "rate", f"T={T}\nfp32", f"T={T}\nfp16"):
