@@ -27,6 +27,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "trainer.accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
     "trainer.precision": ("32-true", "bf16-mixed", "16-mixed"),
     "backbone.activation": ("gelu", "relu"),
+    "backbone.kind": ("bert", "bart", "mbart"),
 }
 AT_LEAST_ONE = (
     *("T", "backbone.layers", "backbone.hidden", "backbone.heads", "backbone.intermediate", "backbone.vocab"),
@@ -105,7 +106,7 @@ def _fill_sizes(backbone: Any) -> None:
     """Sizes that a config leaves open come from the checkpoint; those it states must be the checkpoint's."""
     from spikelm.models.weights import read_sizes
 
-    for key, value in read_sizes(backbone.path).items():
+    for key, value in read_sizes(backbone.path, backbone.kind).items():
         if OmegaConf.is_missing(backbone, key) or key == "positions":
             backbone[key] = value
         elif backbone[key] != value:
@@ -162,6 +163,10 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"backbone.hidden={config.backbone.hidden} is not a multiple of backbone.heads={config.backbone.heads}"
         )
+    decoder = config.backbone.decoder_layers
+    if decoder is not None and (decoder < 1 or config.backbone.kind == "bert"):
+        what = "a BERT has no decoder" if config.backbone.kind == "bert" else "it is a whole number of at least 1"
+        raise ConfigError(f"backbone.decoder_layers={decoder} is not valid; {what}")
     if config.trainer.devices != 1:
         raise ConfigError(f"trainer.devices={config.trainer.devices}: a run trains on one device for now")
     if config.backbone.path and config.task.kind == "pretrain":
