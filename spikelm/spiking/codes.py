@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -35,10 +37,15 @@ def pack(x: Tensor) -> Tensor:
 def unpack(packed: Tensor, amplitude: Tensor, width: int) -> Tensor:
     """Values (T, ..., width) of bytes (T, ..., ceil(width / 4)), by a table of the 256 bytes at each time step."""
     T = packed.shape[0]
-    byte = torch.arange(256, device=packed.device)
-    digits = torch.stack([byte >> shift & 3 for shift in (0, 2, 4, 6)], dim=-1)
-    levels = torch.tensor(_LEVELS, dtype=amplitude.dtype, device=packed.device)[digits]
-    table = amplitude[:, None, None] * levels  # (T, 256, 4), exact: the levels are 0 and +-1
+    table = amplitude[:, None, None] * _levels(amplitude.dtype, packed.device)  # exact: the levels are 0 and +-1
     step = torch.arange(T, dtype=torch.int32, device=packed.device).mul_(256).view(T, *[1] * (packed.dim() - 1))
     values = F.embedding(packed.to(torch.int32) + step, table.flatten(0, 1)).flatten(-2)
     return values if values.shape[-1] == width else values[..., :width]
+
+
+@lru_cache(maxsize=8)
+def _levels(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(256, 4): the four levels that each byte holds."""
+    byte = torch.arange(256, device=device)
+    digits = torch.stack([byte >> shift & 3 for shift in (0, 2, 4, 6)], dim=-1)
+    return torch.tensor(_LEVELS, dtype=dtype, device=device)[digits]

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BartConfig, BartForConditionalGeneration
 
+from spikelm.commands import energy_main
 from spikelm.errors import ConfigError, DataError
 from spikelm.measure.energy import Term, ceiling_mj, energy_mj, spiking_energy_mj
 from spikelm.measure.firing import FiringMeter
@@ -154,3 +155,19 @@ def test_pads_of_both_sides_can_be_left_out() -> None:
         meter.decoder_attention_mask = target[:, :3]
         with pytest.raises(DataError, match="decoder"):
             model(**data)
+
+
+def test_the_command_prints_every_term(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    arguments = ["backbone=bart_base", "T=4", "--length", "512", "--target", "64", "--rate", "0.39"]
+    assert energy_main(arguments) == 0
+    text = capsys.readouterr().out
+    for piece in (
+        "31,293,702,144",
+        "143.95",
+        "cross a x v",
+        "cross_value_out",
+        "lm head 2,470,625,280",
+    ):
+        assert piece in text, piece
+    assert "…" not in text
