@@ -44,6 +44,7 @@ check: $(READY) ## lint and types
 bench: $(READY) ## speed and memory as ratios (QUICK=1 for the short form)
 	$(BIN)/python -m benchmarks.neuron $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.step $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.generate $(if $(QUICK),--quick)
 
 reproduce-table%: $(READY) ## run what a table of the paper needs and print it (SCALE=smoke|mini|paper SEEDS=1,2,3)
 	$(BIN)/spikelm-report reproduce $* --scale $(SCALE) --source $(SOURCE) --seeds $(SEEDS)

@@ -41,7 +41,8 @@ class Stack:
     """A stack of equal blocks inside the base model; time is folded into the batch around it.
 
     `entry` is the module of the stack whose output is copied T times (None: what enters the stack itself is).
-    `read` says that a decoder reads the stack's output, so that it keeps its time steps.
+    `read` says that a decoder reads the stack's output, so that it keeps its time steps; `cached`, that keys and
+    values of past tokens are kept while generating.
     """
 
     path: str  # "" is the base model itself

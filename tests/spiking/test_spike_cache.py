@@ -6,6 +6,7 @@ on the threshold then fires in one of them only, cached or not.
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import Any
 
@@ -19,7 +20,7 @@ from transformers.cache_utils import EncoderDecoderCache
 
 from spikelm.errors import ConfigError
 from spikelm.neurons import Neuron, allow_neurons_from
-from spikelm.spiking import spikify
+from spikelm.spiking import neurons, spikify
 from spikelm.spiking.cache import SpikeCache, SpikeLayer
 from spikelm.spiking.codes import amplitudes, pack, unpack
 
@@ -200,6 +201,54 @@ def test_caches_that_do_not_know_time_are_refused(small_seq2seq, bispike) -> Non
         model.generate(**prompt(), past_key_values=EncoderDecoderCache(DynamicCache(), DynamicCache()))
     with pytest.raises(ConfigError, match="static"):
         model.generate(**prompt(), cache_implementation="static")
+
+
+@pytest.mark.parametrize("way", ["greedy", "beams"])
+@pytest.mark.parametrize("name", ["bispike", "lif"])
+@pytest.mark.parametrize("T", [1, 4])
+def test_single_precision_says_the_same(small_seq2seq, name: str, T: int, way: str) -> None:
+    model = made("bart", small_seq2seq, None, NEURONS[name], T).float()
+    inputs, how = prompt(), {"min_new_tokens": 5, "max_new_tokens": 12, **WAYS[way]}
+    assert torch.equal(model.generate(**inputs, **how), model.generate(**inputs, **how, use_cache=False))
+
+
+def test_guessed_tokens_are_taken_back(small_gpt2, bispike) -> None:
+    """Prompt look-up decoding crops the cache where its guesses were wrong."""
+    model = made("gpt2", None, small_gpt2, bispike, 4)
+    ids = torch.randint(4, 90, (1, 4)).repeat(1, 4)
+    how = {"max_new_tokens": 15, "min_new_tokens": 15, "do_sample": False}
+    guessed = model.generate(ids, prompt_lookup_num_tokens=3, **how)
+    assert torch.equal(guessed, model.generate(ids, use_cache=False, **how))
+
+
+def test_a_cache_can_be_carried_to_the_next_turn(small_gpt2, bispike) -> None:
+    model = made("gpt2", None, small_gpt2, bispike, 4)
+    how = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
+    first = model.generate(torch.randint(4, 90, (2, 6)), **how, return_dict_in_generate=True)
+    longer = torch.cat([first.sequences, torch.randint(4, 90, (2, 3))], dim=1)
+    wanted = model.generate(longer, **how)
+    assert torch.equal(model.generate(longer, past_key_values=first.past_key_values, **how), wanted)
+
+
+def test_a_copy_of_a_model_is_independent(small_seq2seq, bispike) -> None:
+    model = made("bart", small_seq2seq, None, bispike, 4)
+    inputs, wanted = prompt(), None
+    for twin in (model, copy.deepcopy(model)):
+        tokens = twin.generate(**inputs, num_beams=2, max_new_tokens=8)
+        wanted = tokens if wanted is None else wanted
+        assert torch.equal(tokens, wanted)
+    with torch.no_grad():
+        for neuron in neurons(twin):
+            neuron.alpha.mul_(3)
+    assert torch.equal(model.generate(**inputs, num_beams=2, max_new_tokens=8), wanted)
+
+
+def test_half_precision_is_packed_too(small_seq2seq, bispike) -> None:
+    model = made("bart", small_seq2seq, None, bispike, 4).to(torch.bfloat16)
+    out = model.generate(**prompt(), max_new_tokens=5, return_dict_in_generate=True).past_key_values
+    layer = out.self_attention_cache.layers[0]
+    assert layer.keys.dtype == torch.bfloat16
+    assert all(store.amplitude is not None for store in layer.stores)
 
 
 def test_training_keeps_its_gradients(small_seq2seq, bispike) -> None:
