@@ -29,6 +29,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "backbone.activation": ("gelu", "relu"),
     "backbone.transform_activation": (None, "gelu", "relu"),
     "recipe": ("", "paper", "as_released"),
+    "backbone.kind": ("bert", "bart", "mbart"),
 }
 AT_LEAST_ONE = (
     *("T", "backbone.layers", "backbone.hidden", "backbone.heads", "backbone.intermediate", "backbone.vocab"),
@@ -118,7 +119,7 @@ def _fill_sizes(backbone: Any) -> None:
     """Sizes that a config leaves open come from the checkpoint; those it states must be the checkpoint's."""
     from spikelm.models.weights import read_sizes
 
-    for key, value in read_sizes(backbone.path).items():
+    for key, value in read_sizes(backbone.path, backbone.kind).items():
         if OmegaConf.is_missing(backbone, key) or key == "positions":
             backbone[key] = value
         elif backbone[key] != value:
@@ -175,6 +176,10 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"backbone.hidden={config.backbone.hidden} is not a multiple of backbone.heads={config.backbone.heads}"
         )
+    decoder = config.backbone.decoder_layers
+    if decoder is not None and (decoder < 1 or config.backbone.kind == "bert"):
+        what = "a BERT has no decoder" if config.backbone.kind == "bert" else "it is a whole number of at least 1"
+        raise ConfigError(f"backbone.decoder_layers={decoder} is not valid; {what}")
     if config.backbone.path and config.task.kind == "pretrain":
         raise ConfigError(
             "task=pretrain starts from scratch; backbone.path is for fine-tuning", "choose another backbone"

@@ -20,20 +20,26 @@ def energy_main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as for spikelm-run: backbone=bert_base T=4")
     parser.add_argument("--rate", type=float, default=1.0, help="firing rate of every site (default 1: the ceiling)")
-    parser.add_argument("--length", type=int, default=128, help="tokens (default 128)")
+    parser.add_argument("--length", type=int, default=128, help="tokens (default 128); of the source for BART")
+    parser.add_argument("--target", type=int, default=64, help="tokens decoded by BART (default 64)")
+    parser.add_argument("--beams", type=int, default=1, help="beams of BART (default 1)")
     args = parser.parse_args(argv)
     if not 0 <= args.rate <= 1:
         raise ConfigError(f"--rate {args.rate}: a firing rate lies between 0 and 1")
     from rich.console import Console
 
     from spikelm.compose import load_config
-    from spikelm.measure.energy_table import print_energy
+    from spikelm.measure.energy_table import print_energy, print_seq2seq_energy
 
     config = load_config(args.overrides)
     size = config.backbone
     console = Console()
     console.print(f"{size.name}: {size.layers} layers, hidden {size.hidden}, FFN {size.intermediate}")
-    print_energy(size.layers, size.hidden, size.intermediate, args.length, config.T, args.rate, console)
+    if size.kind == "bert":
+        print_energy(size.layers, size.hidden, size.intermediate, args.length, config.T, args.rate, console)
+    else:
+        lengths = (args.length, args.target, args.beams)
+        print_seq2seq_energy(size, *lengths, config.T, args.rate, console)
     return 0
 
 

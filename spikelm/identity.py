@@ -12,12 +12,13 @@ from spikelm.data import microworld
 from spikelm.data.fingerprint import source_identity
 from spikelm.models.weights import weights_identity
 from spikelm.records import run_id
-from spikelm.schema import Config, StageConfig, TaskConfig, config_dir
+from spikelm.schema import BackboneConfig, Config, StageConfig, TaskConfig, config_dir
 
 #: fields of a task that say how to read it: what is read is in the hash of its content
 READING = ("hub", "paper_epochs", "bipft_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken")
 OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed")  # of a stage: left out where not set
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
+SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 
@@ -87,9 +88,7 @@ def identity(config: Config) -> dict[str, Any]:
         "measure": asdict(config.measure),
     }
     if kind == "pretrain":
-        size = {key: value for key, value in asdict(config.backbone).items() if key not in ("name", "path")}
-        size = _without_unset(size, ("transform_activation",))
-        return {**found, "backbone": size, "stage": _stage(config.pretrain)}
+        return {**found, "backbone": size_of(config.backbone), "stage": _stage(config.pretrain)}
     needed = {role: run_id(identity(needed)) for role, needed in prerequisites(config).items()}
     if config.backbone.path:
         found["weights"] = weights_identity(config.backbone.path, Path(config.runs_dir) / ".cache")
@@ -100,6 +99,12 @@ def identity(config: Config) -> dict[str, Any]:
         found["distill"] = {key: value for key, value in asdict(config.distill).items() if key not in UNDISTILLED}
     task = {key: value for key, value in asdict(config.task).items() if key not in READING}
     return {**found, **needed, "task": task, "stage": _stage(config.finetune), "select": config.select}
+
+
+def size_of(backbone: BackboneConfig) -> dict[str, Any]:
+    """What of a backbone decides a result; what came later is left out where it is not set."""
+    size = {key: value for key, value in asdict(backbone).items() if key not in ("name", "path")}
+    return {key: value for key, value in size.items() if key not in SEQ2SEQ or value != SEQ2SEQ[key]}
 
 
 def _source(config: Config) -> dict[str, Any]:

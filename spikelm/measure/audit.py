@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -15,18 +16,21 @@ from torch import nn
 
 from spikelm.errors import SpikeLMError
 from spikelm.measure.watch import MatmulWatch, Row, module_stack
+from spikelm.spiking.sites import ARCHITECTURES
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What the audit saw. The verdict is about the encoder; what a neuron multiplies inside is apart."""
+    """What the audit saw. The verdict is about the encoder (and the decoder, where the model has one); what a neuron
+    multiplies inside is apart."""
 
     T: int
     rows: list[Row]
+    parts: tuple[str, ...] = ("encoder",)
 
     @property
     def encoder(self) -> list[Row]:
-        """The matmuls the verdict is about."""
+        """The matmuls the verdict is about: those of all `parts`."""
         return [row for row in self.rows if row.part == "encoder"]
 
     @property
@@ -64,7 +68,8 @@ class AuditReport:
     def print(self, console: Console) -> None:
         """A table with the equal matmuls of all layers in one line."""
         extent = "not" if self.verdict == "none" else self.verdict
-        title = f"Spike audit, T={self.T}: the encoder is {extent} spike-driven"
+        where = " and ".join(self.parts)
+        title = f"Spike audit, T={self.T}: the {where} {'is' if len(self.parts) == 1 else 'are'} {extent} spike-driven"
         table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
         table.add_column("module", overflow="fold")
         for heading in ("matmul", "spikes"):
@@ -82,7 +87,7 @@ class AuditReport:
         console.print(table)
         if self.verdict == "partly":
             broken = dict.fromkeys(row.module for row in self.encoder if not row.spike_driven)
-            console.print(f"Real-valued inside the encoder: {', '.join(broken)}")
+            console.print(f"Real-valued inside the {where}: {', '.join(broken)}")
 
 
 def _group_cells(rows: Sequence[Row]) -> list[str]:
@@ -96,22 +101,39 @@ def _group_cells(rows: Sequence[Row]) -> list[str]:
 
 
 def audit(
-    model: nn.Module, batch: Mapping[str, Any], T: int, encoder_prefix: str | Sequence[str] = "encoder"
+    model: nn.Module,
+    batch: Mapping[str, Any],
+    T: int,
+    encoder_prefix: str | Sequence[str] | None = None,
+    generate: Mapping[str, Any] | None = None,
 ) -> AuditReport:
-    """Run one batch in eval mode and report on every matmul; activations are (T*B, ...), slowest in time."""
-    prefixes = (encoder_prefix,) if isinstance(encoder_prefix, str) else tuple(encoder_prefix)
+    """Run one batch in eval mode and report on every matmul; activations are (T*B, ...), slowest in time.
+
+    The verdict is about the modules called `encoder_prefix`, by default the stacks of the model's architecture.
+    With `generate` (its options) the batch is decoded token by token instead, from the cache of spikes.
+    """
+    prefixes = _prefixes(model) if encoder_prefix is None else encoder_prefix
+    prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
+    decoder: Any = model
+    run = model if generate is None else partial(decoder.generate, **generate)
     try:
         with module_stack(model) as stack, torch.no_grad(), MatmulWatch(model, T, stack, prefixes) as watch:
-            model(**batch)
+            run(**batch)
     finally:
         for module, training in modes:
             module.training = training
-    report = AuditReport(T, watch.rows)
+    report = AuditReport(T, watch.rows, prefixes)
     if not report.encoder:
         raise SpikeLMError(
             f"no matmul ran inside a module called {' or '.join(map(repr, prefixes))}",
             f"name one of the model's parts: {', '.join(name for name, _ in model.named_children())}",
         )
     return report
+
+
+def _prefixes(model: nn.Module) -> tuple[str, ...]:
+    """Where the blocks of a known architecture are; "encoder" for a model of any other kind."""
+    kind = getattr(getattr(model, "config", None), "model_type", None)
+    return tuple(stack.path or stack.blocks for stack in ARCHITECTURES.get(str(kind), ())) or ("encoder",)

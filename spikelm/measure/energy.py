@@ -30,7 +30,7 @@ class Term:
 
 def encoder_terms(layers: int, hidden: int, intermediate: int, length: int, stack: str = "encoder.layer") -> list[Term]:
     """The matmuls of a BERT encoder: per layer n (4 H^2 + 2 H I) in linears and 2 n^2 H in attention."""
-    _check_sizes(layers=layers, hidden=hidden, intermediate=intermediate, length=length)
+    check_sizes(layers=layers, hidden=hidden, intermediate=intermediate, length=length)
     square, wide, attention = length * hidden**2, length * hidden * intermediate, length**2 * hidden
     block = (
         ("query", "qkv_in", square),
@@ -47,7 +47,7 @@ def encoder_terms(layers: int, hidden: int, intermediate: int, length: int, stac
 
 def real_valued_terms(hidden: int, num_labels: int = 2) -> list[Term]:
     """What stays real-valued after the encoder, on the first token only; the paper does not count it."""
-    _check_sizes(hidden=hidden, num_labels=num_labels)
+    check_sizes(hidden=hidden, num_labels=num_labels)
     return [Term("pooler", None, hidden**2), Term("classifier", None, hidden * num_labels)]
 
 
@@ -62,7 +62,7 @@ def spiking_energy_mj(
 ) -> float:
     """Energy of the SNN in mJ; a term without a site is real-valued and paid once, after the mean over T."""
     mac, ac = _picojoule(precision)
-    _check_sizes(T=T)
+    check_sizes(T=T)
 
     def picojoule(term: Term) -> float:
         return term.macs * (mac if term.site is None else ac * T * site_rate(term.site, rates))
@@ -99,7 +99,8 @@ def _picojoule(precision: str) -> tuple[float, float]:
     return PICOJOULE[precision]
 
 
-def _check_sizes(**sizes: int) -> None:
+def check_sizes(**sizes: int) -> None:
+    """Refuse a size below 1 by its name."""
     for name, size in sizes.items():
         if size < 1:
             raise ConfigError(f"{name}={size}: must be at least 1")

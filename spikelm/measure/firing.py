@@ -13,17 +13,20 @@ from torch.utils.hooks import RemovableHandle
 from spikelm.errors import DataError, SpikeLMError
 from spikelm.measure.energy import Term, mean_rate
 from spikelm.neurons import Neuron
+from spikelm.spiking.sites import SOURCE_SITES
 
 
 class FiringMeter:
     """Count spikes while inside the `with`; r_t = non-zero spikes at step t / values at step t.
 
     Pads count like any token, as in the paper. To leave them out, set `attention_mask` (B, n) to the batch's
-    mask before its forward pass.
+    mask before its forward pass; an encoder-decoder has `decoder_attention_mask` (B, m) beside it. While generating
+    with a cache each token counts once at each site, with one row per beam.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.attention_mask: Tensor | None = None
+        self.decoder_attention_mask: Tensor | None = None
         self._neurons: dict[str, Neuron] = {}
         for name, module in model.named_modules():
             if isinstance(module, Neuron):
@@ -52,8 +55,9 @@ class FiringMeter:
             # Tensors only: reading a number here would make a GPU wait at every neuron.
             fired = spikes != 0
             values = torch.tensor(spikes[0].numel(), dtype=torch.int64)
-            if self.attention_mask is not None:
-                keep = self._mask_for(spikes, site)
+            mask = self._mask_of(site)
+            if mask is not None:
+                keep = _fitting(mask, spikes, site)
                 fired = fired & keep
                 values = keep.expand_as(spikes[0]).sum()
             counted = fired.flatten(1).sum(1)
@@ -65,12 +69,10 @@ class FiringMeter:
 
         return count
 
-    def _mask_for(self, spikes: Tensor, site: str) -> Tensor:
-        mask = self.attention_mask
-        if mask is None or spikes.dim() != 4 or spikes.shape[1:3] != mask.shape:
-            shape = None if mask is None else tuple(mask.shape)
-            raise DataError(f"attention mask {shape} does not fit the spikes {tuple(spikes.shape)} of {site}")
-        return mask.to(spikes.device, torch.bool).unsqueeze(-1)
+    def _mask_of(self, site: str) -> Tensor | None:
+        stack, _, name = site.rpartition(".")
+        of_target = stack.startswith("decoder.") and name not in SOURCE_SITES
+        return self.decoder_attention_mask if of_target else self.attention_mask
 
     def rates(self) -> dict[str, list[float]]:
         """Firing rate of each site at each time step, over all batches seen."""
@@ -89,3 +91,9 @@ class FiringMeter:
     def mean(self, terms: Iterable[Term]) -> float:
         """Firing rate weighted by the MACs that each site feeds: the r of E = ceiling * T * r."""
         return mean_rate(terms, self.by_site())
+
+
+def _fitting(mask: Tensor, spikes: Tensor, site: str) -> Tensor:
+    if spikes.dim() != 4 or spikes.shape[1:3] != mask.shape:
+        raise DataError(f"attention mask {tuple(mask.shape)} does not fit the spikes {tuple(spikes.shape)} of {site}")
+    return mask.to(spikes.device, torch.bool).unsqueeze(-1)

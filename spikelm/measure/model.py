@@ -17,15 +17,25 @@ AUDIT_ROWS = 8
 
 
 @torch.no_grad()
-def measure_firing(model: nn.Module, samples: Sequence[Mapping[str, Tensor]]) -> dict[str, float]:
-    """Firing rate of each site over the samples, without dropout."""
+def measure_firing(
+    model: nn.Module, samples: Sequence[Mapping[str, Tensor]], generate: Mapping[str, Any] | None = None
+) -> dict[str, float]:
+    """Firing rate of each site over the samples, without dropout; with `generate` (its options) while decoding."""
     training = model.training
     model.eval()
     with FiringMeter(model) as meter:
         for batch in samples:
-            model(**batch)
+            if generate is None:
+                model(**batch)
+            else:
+                model.generate(**_prompt(batch), **generate)  # type: ignore[operator]
     model.train(training)
     return meter.by_site()
+
+
+def _prompt(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What generate() is given of a training batch: no labels, no decoder input."""
+    return {name: batch[name] for name in ("input_ids", "attention_mask") if name in batch}
 
 
 def backbone_terms(config: Config) -> list[Term]:
@@ -36,17 +46,28 @@ def backbone_terms(config: Config) -> list[Term]:
 
 def measure_model(model: nn.Module, samples: Sequence[Mapping[str, Tensor]], config: Config) -> dict[str, Any]:
     """energy_mj, energy_ann_mj, firing_rate and spike_driven of a result."""
+    return measure_terms(model, samples, backbone_terms(config), config.time_steps, config.spiking)
+
+
+def measure_terms(
+    model: nn.Module,
+    samples: Sequence[Mapping[str, Tensor]],
+    terms: Sequence[Term],
+    T: int,
+    spiking: bool,
+    generate: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The same for any model whose matmuls are `terms`; with `generate` rates and audit are those of decoding."""
     model = model.cpu()
-    terms = backbone_terms(config)
     ann = {"fp32": energy_mj(terms, "fp32"), "fp16": energy_mj(terms, "fp16")}
     few = {name: tensor[:AUDIT_ROWS] for name, tensor in samples[0].items()}
-    report = audit(model, few, config.time_steps).to_dict()
+    report = audit(model, few if generate is None else _prompt(few), T, generate=generate).to_dict()
     verdict = {key: report[key] for key in ("verdict", "spike_driven", "real_valued", "silent")}
-    if not config.spiking:
+    if not spiking:
         rates: dict[str, Any] = {"mean": None, "per_site": {}}
         return {"energy_mj": ann, "energy_ann_mj": ann, "firing_rate": rates, "spike_driven": verdict}
-    per_site = measure_firing(model, samples)
-    energy = {kind: spiking_energy_mj(terms, per_site, config.time_steps, kind) for kind in ("fp32", "fp16")}  # type: ignore[arg-type]
+    per_site = measure_firing(model, samples, generate)
+    energy = {kind: spiking_energy_mj(terms, per_site, T, kind) for kind in ("fp32", "fp16")}  # type: ignore[arg-type]
     return {
         "energy_mj": energy,
         "energy_ann_mj": ann,

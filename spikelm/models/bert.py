@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification
 
-from spikelm.errors import CheckpointError
+from spikelm.errors import CheckpointError, ConfigError
 from spikelm.models.heads import apply_transform_act
 from spikelm.models.weights import weights_folder
 from spikelm.schema import BackboneConfig, Config
@@ -19,6 +19,10 @@ from spikelm.spiking import spikify, spiking_class
 
 def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> BertConfig:
     """transformers' config of a backbone; hidden_act is the FFN's."""
+    if backbone.kind != "bert":
+        raise ConfigError(
+            f"this task needs a BERT; backbone={backbone.name} is a {backbone.kind}", "backbone=bert_mini"
+        )
     return BertConfig(
         vocab_size=vocab,
         hidden_size=backbone.hidden,

@@ -1,4 +1,4 @@
-"""Pretrained BERT weights that a backbone starts from: a folder, an installed package, or a name on the hub."""
+"""Pretrained weights that a backbone starts from: a folder, an installed package, or a name on the hub."""
 
 from __future__ import annotations
 
@@ -16,6 +16,15 @@ SIZES = {
     "hidden": "hidden_size",
     "heads": "num_attention_heads",
     "intermediate": "intermediate_size",
+    "positions": "max_position_embeddings",
+    "vocab": "vocab_size",
+}
+SEQ2SEQ_SIZES = {
+    "layers": "encoder_layers",
+    "decoder_layers": "decoder_layers",
+    "hidden": "d_model",
+    "heads": "encoder_attention_heads",
+    "intermediate": "encoder_ffn_dim",
     "positions": "max_position_embeddings",
     "vocab": "vocab_size",
 }
@@ -41,7 +50,7 @@ def _from_hub(name: str) -> Path:
     import huggingface_hub
     from huggingface_hub.errors import HFValidationError
 
-    wanted = ["config.json", "model.safetensors", "tokenizer.json", "vocab.txt"]
+    wanted = ["config.json", "generation_config.json", "model.safetensors", "tokenizer*.json", "vocab.txt"]
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
     except (OSError, HFValidationError) as error:
@@ -51,16 +60,19 @@ def _from_hub(name: str) -> Path:
         ) from error
 
 
-def read_sizes(path: str) -> dict[str, Any]:
-    """The backbone's sizes from the checkpoint's config.json; only BERT is taken."""
+def read_sizes(path: str, kind: str = "bert") -> dict[str, Any]:
+    """The backbone's sizes from the checkpoint's config.json, which must be of the backbone's kind."""
     file = weights_folder(path) / "config.json"
     try:
         found = json.loads(file.read_text())
-        sizes = {ours: int(found[theirs]) for ours, theirs in SIZES.items()}
+        names = SIZES if kind == "bert" else SEQ2SEQ_SIZES
+        sizes = {ours: int(found[theirs]) for ours, theirs in names.items()}
     except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"{file} is not the config of a BERT checkpoint: {error!r}") from error
-    if found.get("model_type") != "bert":
-        raise ConfigError(f"{file}: model_type is {found.get('model_type')!r}, expected 'bert'")
+        raise ConfigError(f"{file} is not the config of a {kind.upper()} checkpoint: {error!r}") from error
+    if found.get("model_type") != kind:
+        raise ConfigError(
+            f"{file}: model_type is {found.get('model_type')!r}, expected {kind!r}", "set backbone.kind to the model's"
+        )
     return sizes
 
 

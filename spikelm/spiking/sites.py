@@ -3,30 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
 from spikelm.errors import ConfigError
 
+HIDDEN = "hidden_states"
+
 
 @dataclass(frozen=True)
 class Site:
-    """One place for a neuron in a block: at the input or at the output of the module at `path`."""
+    """One place for a neuron in a block: at the input or at the output of the module at `path`.
+
+    `argument` names the input that is spiked where a module has two (cross attention also reads the encoder);
+    `part` = (i, n) spikes only the i-th of n equal parts of an output that packs several (GPT-2's q, k and v).
+    """
 
     name: str
     path: str
     at: Literal["input", "output"]
     memory: bool = True
+    argument: str = HIDDEN
+    part: tuple[int, int] | None = None
+    source: bool = False  # its tokens are the encoder's, although it sits in a decoder
+
+    @property
+    def child(self) -> str:
+        """The name of the neuron inside its module, hence in a checkpoint."""
+        if self.at == "input":
+            return "spike_in" if self.argument == HIDDEN else f"spike_in_{self.argument}"
+        return "spike_out" if self.part is None else f"spike_out_{self.part[0]}"
 
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack of equal blocks inside the base model; time is folded into the batch around it."""
+    """A stack of equal blocks inside the base model; time is folded into the batch around it.
 
-    path: str
+    `entry` is the module of the stack whose output is copied T times (None: what enters the stack itself is).
+    `read` says that a decoder reads the stack's output, so that it keeps its time steps; `cached`, that keys and
+    values of past tokens are kept while generating.
+    """
+
+    path: str  # "" is the base model itself
     blocks: str
     sites: tuple[Site, ...]
+    entry: str | None = None
+    read: bool = False
+    cached: bool = False
+
+    @property
+    def prefix(self) -> str:
+        """Where the blocks are, seen from the base model."""
+        return f"{self.path}.{self.blocks}".lstrip(".")
 
 
 # Facts 2.15: six linears per layer, whose q, k and v share one input neuron, and the outputs of key and value.
@@ -43,15 +72,58 @@ BERT = Stack(
     ),
 )
 
-ARCHITECTURES: dict[str, tuple[Stack, ...]] = {"bert": (BERT,)}
+# Facts 2.20: the same in BART and mBART. A decoder layer has ten linears: q, k, v of self attention share one input
+# neuron, k and v of cross attention another. BART_base: 96 linears fed by 66 neurons, 36 more on keys and values.
+_SELF = (
+    Site("qkv_in", "self_attn", "input"),
+    Site("key_out", "self_attn.k_proj", "output", memory=False),
+    Site("value_out", "self_attn.v_proj", "output", memory=False),
+    Site("attn_out_in", "self_attn.out_proj", "input"),
+)
+_CROSS = (
+    Site("cross_q_in", "encoder_attn", "input"),
+    Site("cross_kv_in", "encoder_attn", "input", argument="key_value_states", source=True),
+    Site("cross_key_out", "encoder_attn.k_proj", "output", memory=False, source=True),
+    Site("cross_value_out", "encoder_attn.v_proj", "output", memory=False, source=True),
+    Site("cross_out_in", "encoder_attn.out_proj", "input"),
+)
+_FFN = (Site("ffn1_in", "fc1", "input"), Site("ffn2_in", "fc2", "input"))
+_EMBEDDED = "layernorm_embedding"
+BART = (
+    Stack(path="encoder", blocks="layers", sites=(*_SELF, *_FFN), entry=_EMBEDDED, read=True),
+    Stack(path="decoder", blocks="layers", sites=(*_SELF, *_CROSS, *_FFN), entry=_EMBEDDED, cached=True),
+)
+
+GPT2 = Stack(
+    path="",
+    blocks="h",
+    sites=(
+        Site("qkv_in", "attn", "input"),
+        Site("key_out", "attn.c_attn", "output", memory=False, part=(1, 3)),
+        Site("value_out", "attn.c_attn", "output", memory=False, part=(2, 3)),
+        Site("attn_out_in", "attn.c_proj", "input"),
+        Site("ffn1_in", "mlp.c_fc", "input"),
+        Site("ffn2_in", "mlp.c_proj", "input"),
+    ),
+    entry="drop",
+    cached=True,
+)
+
+ARCHITECTURES: dict[str, tuple[Stack, ...]] = {"bert": (BERT,), "bart": BART, "mbart": BART, "gpt2": (GPT2,)}
+
+#: sites of a decoder whose tokens are the encoder's
+SOURCE_SITES = frozenset(site.name for site in _CROSS if site.source)
 
 
 def stacks_of(model: nn.Module) -> tuple[Stack, ...]:
     """The stacks of a model, by its Hugging Face model type."""
-    kind = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
+    config: Any = getattr(model, "config", None)
+    kind = getattr(config, "model_type", type(model).__name__)
     if kind not in ARCHITECTURES:
         raise ConfigError(
             f"no sites are known for architecture {kind!r} (known: {', '.join(ARCHITECTURES)})",
             "add an entry to spikelm/spiking/sites.py",
         )
+    if kind == "gpt2" and config.add_cross_attention:
+        raise ConfigError("no sites are known for the cross attention of GPT-2", "take BART, or add them to sites.py")
     return ARCHITECTURES[kind]

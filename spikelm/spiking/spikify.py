@@ -1,24 +1,28 @@
 """spikify: put neurons into a Hugging Face model, in place, with time folded into the batch.
 
-- T copies of the embedding output enter the encoder as a batch of T*B, time step by time step; what leaves
-  it is averaged over T, so pooler and heads see ordinary hidden states.
+- T copies of the embedding output enter the blocks as a batch of T*B, time step by time step; what leaves
+  them is averaged over T, so pooler and heads see ordinary hidden states (folding.py).
 - Neurons are child modules (`spike_in`, `spike_out`) called by hooks; no parameter changes its name.
+- Keys and values are spikes before they are cached, and generate() caches them as such (cache.py).
 - The model's class becomes a subclass whose from_pretrained restores the neurons, amplitudes included.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import EncoderDecoderCache, PreTrainedModel
 from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
 
 from spikelm.errors import ConfigError
 from spikelm.neurons import Neuron, build_neuron
-from spikelm.spiking.sites import Stack, stacks_of
+from spikelm.spiking.cache import prepare_cache, spike_cache
+from spikelm.spiking.folding import fold, over_time, source_steps, spread
+from spikelm.spiking.sites import HIDDEN, Site, stacks_of
 
 if TYPE_CHECKING:
     _Model = PreTrainedModel
@@ -31,7 +35,7 @@ class Spiking(_Model):
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
-        _attach(self, config.spikelm["neuron"], config.spikelm["T"])
+        _attach(self, config.spikelm["neuron"], config.spikelm["T"], config.spikelm.get("cross", "step"))
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -41,6 +45,13 @@ class Spiking(_Model):
                 module.reset_parameters()
         else:
             super()._init_weights(module)
+
+    def _prepare_cache_for_generation(
+        self, generation_config: Any, model_kwargs: dict, *args: Any, **kwargs: Any
+    ) -> None:
+        """generate() calls this to make its cache."""
+        if not prepare_cache(self.config, generation_config, model_kwargs):
+            super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)  # type: ignore[misc]
 
 
 _classes: dict[type, Any] = {}
@@ -58,14 +69,19 @@ def spiking_class(cls: type) -> Any:
     return _classes[cls]
 
 
-def spikify(model: Any, neuron: Mapping[str, Any], T: int) -> nn.Module:
-    """Convert a supported Hugging Face model in place; `neuron` is a config node with a `_target_`."""
+def spikify(model: Any, neuron: Mapping[str, Any], T: int, cross: Literal["step", "mean"] = "step") -> nn.Module:
+    """Convert a supported Hugging Face model in place; `neuron` is a config node with a `_target_`.
+
+    cross: a decoder attends at step t to the encoder at step t, or at every step to the encoder's mean over time.
+    """
     if isinstance(model, Spiking):
         raise ConfigError(f"{type(model).__name__} is spiking already")
     if T < 1:
         raise ConfigError(f"T={T}: the number of time steps is at least 1")
-    _attach(model, neuron, T)
-    model.config.spikelm = {"neuron": dict(neuron), "T": T}
+    if cross not in ("step", "mean"):
+        raise ConfigError(f"cross={cross!r}: the encoder is attended to by step or by its mean", "cross=step")
+    _attach(model, neuron, T, cross)
+    model.config.spikelm = {"neuron": dict(neuron), "T": T} | ({"cross": cross} if cross != "step" else {})
     model.__class__ = spiking_class(type(model))
     return model
 
@@ -75,83 +91,64 @@ def neurons(model: nn.Module) -> Iterator[Neuron]:
     return (module for module in model.modules() if isinstance(module, Neuron))
 
 
-def _attach(model: Any, spec: Mapping[str, Any], T: int) -> None:
+def _attach(model: Any, spec: Mapping[str, Any], T: int, cross: str) -> None:
     base = model.base_model
     arguments = {**spec, "T": T}
     for stack in stacks_of(model):
-        for index, block in enumerate(base.get_submodule(f"{stack.path}.{stack.blocks}")):
+        try:
+            blocks = base.get_submodule(stack.prefix)
+        except AttributeError as error:
+            raise ConfigError(f"{type(model).__name__} has no {stack.prefix}", "convert the whole model") from error
+        for index, block in enumerate(blocks):
             for site in stack.sites:
                 host = block.get_submodule(site.path)
                 neuron = build_neuron(arguments, memory=site.memory)
-                neuron.site = f"{stack.path}.{stack.blocks}.{index}.{site.name}"
-                if site.at == "input":
-                    host.spike_in = neuron
-                    host.register_forward_pre_hook(_spike_input, with_kwargs=True)
+                neuron.site = f"{stack.prefix}.{index}.{site.name}"
+                host.add_module(site.child, neuron)
+                # Hooks find their neuron on the module they are called with: copies of a model stay independent.
+                if site.source and site.at == "input":
+                    host.aligned = cross == "step"
+                    host.register_forward_pre_hook(partial(_spike_source, site), with_kwargs=True)
+                elif site.at == "input":
+                    host.register_forward_pre_hook(partial(_spike_input, site), with_kwargs=True)
                 else:
-                    host.spike_out = neuron
-                    host.register_forward_hook(_spike_output)
-        _fold(base, stack, T)  # last: a neuron that cannot be built must leave the model as it was
+                    host.register_forward_hook(partial(_spike_output, site))
+        # Last: a neuron that cannot be built must leave the model as it was.
+        fold(base, stack, T, aligned=cross == "step")
+        if stack.cached:
+            base.get_submodule(stack.path).register_forward_pre_hook(_give_cache, with_kwargs=True)
 
 
-# Hooks find their neuron on the module they are called with, never in a closure: copies stay independent.
+def _spike_input(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    neuron = module.get_submodule(site.child)
+    hidden = over_time(neuron, args[0] if args else kwargs[HIDDEN])
+    if kwargs.get("attention_mask") is not None:
+        kwargs = {**kwargs, "attention_mask": spread(kwargs["attention_mask"], hidden.shape[0], neuron.T)}
+    return ((hidden, *args[1:]), kwargs) if args else (args, {**kwargs, HIDDEN: hidden})
 
 
-def _spike_input(module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    if args:
-        return (_over_time(module.spike_in, args[0]), *args[1:]), kwargs
-    return args, {**kwargs, "hidden_states": _over_time(module.spike_in, kwargs["hidden_states"])}
+def _spike_source(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    states, cache = kwargs.get(site.argument), kwargs.get("past_key_values")
+    if states is None or (isinstance(cache, EncoderDecoderCache) and cache.is_updated.get(module.layer_idx)):
+        return args, kwargs  # keys and values of the source are in the cache; its states are not looked at again
+    neuron = module.get_submodule(site.child)
+    return args, {**kwargs, site.argument: over_time(neuron, source_steps(states, neuron.T, module.aligned))}
 
 
-def _spike_output(module: Any, args: tuple, output: Tensor) -> Tensor:
-    return _over_time(module.spike_out, output)
+def _spike_output(site: Site, module: Any, args: tuple, output: Tensor) -> Tensor:
+    neuron = module.get_submodule(site.child)
+    if site.part is None:
+        return over_time(neuron, output)
+    index, count = site.part
+    parts = list(output.chunk(count, dim=-1))
+    parts[index] = over_time(neuron, parts[index])
+    return torch.cat(parts, dim=-1)
 
 
-def _over_time(neuron: Neuron, x: Tensor) -> Tensor:
-    return neuron(x.unflatten(0, (neuron.T, -1))).flatten(0, 1)
-
-
-def _fold(base: Any, stack: Stack, T: int) -> None:
-    module = base.get_submodule(stack.path)
-    module.time_steps = T
-    base.time_steps = T
-    module.register_forward_pre_hook(_copy_over_time, with_kwargs=True)
-    module.register_forward_hook(_mean_over_time)
-    base.register_forward_hook(_mean_recorded)
-
-
-def _copy_over_time(module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    T: int = module.time_steps
-    hidden = args[0] if args else kwargs["hidden_states"]
-    batch = hidden.shape[0]
-
-    def copies(value: Any) -> Any:
-        if isinstance(value, Tensor) and value.dim() and value.shape[0] == batch:
-            return value.repeat(T, *[1] * (value.dim() - 1))
-        return value
-
-    return tuple(map(copies, args)), {key: copies(value) for key, value in kwargs.items()}
-
-
-def _mean_over_time(module: Any, args: tuple, output: Any) -> Any:
-    output.last_hidden_state = _time_mean(output.last_hidden_state, module.time_steps)
-    return output
-
-
-def _mean_recorded(module: Any, args: tuple, output: Any) -> Any:
-    """Hidden states and attention maps recorded on the way still carry T: average them like the last one."""
-    T: int = module.time_steps
-    batch = output[0].shape[0]
-
-    def means(recorded: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tuple(_time_mean(x, T) if x.shape[0] == T * batch else x for x in recorded)
-
-    if isinstance(output, tuple):  # return_dict=False
-        return tuple(means(value) if isinstance(value, tuple) else value for value in output)
-    for name in ("hidden_states", "attentions"):
-        if output.get(name) is not None:
-            output[name] = means(output[name])
-    return output
-
-
-def _time_mean(x: Tensor, T: int) -> Tensor:
-    return x.unflatten(0, (T, -1)).mean(0) if T > 1 else x
+def _give_cache(module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """A decoder that would make a cache of floats gets one of spikes; training keeps nothing and needs none."""
+    wanted = kwargs.get("use_cache")
+    wanted = module.config.use_cache if wanted is None else wanted
+    if wanted and len(args) <= 1 and kwargs.get("past_key_values") is None and not torch.is_grad_enabled():
+        kwargs = {**kwargs, "past_key_values": spike_cache(module.config, module.time_steps)}
+    return args, kwargs

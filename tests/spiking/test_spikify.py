@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BertForPreTraining, BertForSequenceClassification, BertModel, GPT2Config, GPT2Model
+from transformers import BertForPreTraining, BertForSequenceClassification, BertModel, OPTConfig, OPTModel
 
 from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.spiking import neurons, spikify
@@ -81,10 +81,11 @@ def test_no_time_step_is_refused(small, bispike, T: int) -> None:
 
 
 def test_unknown_architecture_is_refused(bispike) -> None:
-    model = GPT2Model(GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=10, n_positions=8))
-    with pytest.raises(ConfigError, match=r"'gpt2' \(known: bert"):
+    size = {"hidden_size": 8, "word_embed_proj_dim": 8, "ffn_dim": 8, "vocab_size": 10, "max_position_embeddings": 8}
+    model = OPTModel(OPTConfig(num_hidden_layers=1, num_attention_heads=1, **size))
+    with pytest.raises(ConfigError, match=r"'opt' \(known: bert"):
         spikify(model, bispike, 1)
-    assert type(model) is GPT2Model
+    assert type(model) is OPTModel
 
 
 def test_a_neuron_that_cannot_be_built_leaves_the_model_plain(small, bispike, batch) -> None:

@@ -1,0 +1,100 @@
+"""BART and mBART of any size from a config, with neurons where the config asks for them (facts 2.16, 2.20)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import BartConfig, BartForConditionalGeneration, MBartConfig, MBartForConditionalGeneration
+
+from spikelm.errors import CheckpointError, ConfigError
+from spikelm.models.bert import spiking_if_asked, time_steps_of
+from spikelm.schema import BackboneConfig, Config
+from spikelm.spiking import spiking_class
+
+Seq2SeqConfig = BartConfig | MBartConfig
+CLASSES: dict[str, tuple[Any, Any]] = {
+    "bart": (BartConfig, BartForConditionalGeneration),
+    "mbart": (MBartConfig, MBartForConditionalGeneration),
+}
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Ids that generation needs; the defaults are those of facebook/bart-base, which starts decoding with eos."""
+
+    pad: int = 1
+    bos: int = 0
+    eos: int = 2
+    start: int = 2
+
+
+BART_TOKENS = SpecialTokens()
+
+
+def seq2seq_config(
+    backbone: BackboneConfig, vocab: int | None = None, tokens: SpecialTokens = BART_TOKENS
+) -> Seq2SeqConfig:
+    """transformers' config of a backbone: post-LN for bart, pre-LN with final LayerNorms for mbart."""
+    config, _ = _classes(backbone)
+    return config(
+        vocab_size=backbone.vocab if vocab is None else vocab,
+        d_model=backbone.hidden,
+        encoder_layers=backbone.layers,
+        decoder_layers=backbone.decoder_layers or backbone.layers,
+        encoder_attention_heads=backbone.heads,
+        decoder_attention_heads=backbone.heads,
+        encoder_ffn_dim=backbone.intermediate,
+        decoder_ffn_dim=backbone.intermediate,
+        max_position_embeddings=backbone.positions,
+        activation_function=backbone.activation,
+        dropout=backbone.dropout,
+        attention_dropout=backbone.attention_dropout,
+        init_std=backbone.init,
+        scale_embedding=backbone.kind == "mbart",  # as mbart-large-cc25; bart-base does not scale
+        pad_token_id=tokens.pad,
+        bos_token_id=tokens.bos,
+        eos_token_id=tokens.eos,
+        decoder_start_token_id=tokens.start,
+        forced_eos_token_id=tokens.eos,
+    )
+
+
+def build_seq2seq(config: Config, vocab: int | None = None, tokens: SpecialTokens = BART_TOKENS) -> nn.Module:
+    """A randomly initialised encoder-decoder with its tied LM head."""
+    size = config.backbone
+    model = _classes(size)[1](seq2seq_config(size, vocab, tokens))
+    with torch.no_grad():
+        for stack in (model.model.encoder, model.model.decoder):
+            stack.embed_positions.weight.mul_(size.position_init / size.init)
+    return spiking_if_asked(model, config)
+
+
+def load_seq2seq(config: Config, folder: Path) -> nn.Module:
+    """A saved encoder-decoder to go on from, with the backbone's dropout.
+
+    A spiking model saved with the same T comes with its amplitudes; a plain one (a student's teacher) or one with
+    another T gives its weights only, and amplitudes are set on the first batch.
+    """
+    cls = _classes(config.backbone)[1]
+    if config.spiking and time_steps_of(folder) == config.time_steps:
+        return _load(spiking_class(cls), folder, config.backbone)
+    return spiking_if_asked(_load(cls, folder, config.backbone), config)
+
+
+def _load(cls: Any, folder: Path, size: BackboneConfig) -> Any:
+    try:
+        return cls.from_pretrained(folder, dropout=size.dropout, attention_dropout=size.attention_dropout)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"the model in {folder} cannot be loaded: {error}") from error
+
+
+def _classes(backbone: BackboneConfig) -> tuple[Any, Any]:
+    if backbone.kind not in CLASSES:
+        raise ConfigError(
+            f"this task needs an encoder-decoder; backbone={backbone.name} is a {backbone.kind}", "backbone=bart_mini"
+        )
+    return CLASSES[backbone.kind]
