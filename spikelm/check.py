@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from spikelm.errors import ConfigError
 from spikelm.schema import Config, SourceConfig, StageConfig
+from spikelm.siblings import take_sibling
 
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "task.kind": ("classification", "regression", "pretrain", "general"),
@@ -23,6 +24,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "distill.start": ("pretrained", "general", "teacher"),
     "distill.head": ("new", "teacher"),
     "distill.layers": ("all", "last", "progressive"),
+    "distill.logits_loss": ("kl", "mse"),
     "source.name": ("embedded", "hub", "local"),
     "trainer.accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
     "trainer.precision": ("32-true", "bf16-mixed", "16-mixed"),
@@ -55,7 +57,13 @@ NOT_NEGATIVE = (
         "backbone.attention_dropout",
     ),
 )
-OPEN = ("neuron", "task.splits", "task.official_rows", "task.file_columns")  # mappings whose keys are not the schema's
+OPEN = (
+    "neuron",
+    "backbone.pairs",
+    "task.splits",
+    "task.official_rows",
+    "task.file_columns",
+)  # mappings whose keys are not the schema's
 PATHS = ("root", "text_root", "mirror", "tokenizer")  # made absolute: a recorded config is read from anywhere
 SOURCE_KEYS = {  # key of a source -> the sources that read it
     **dict.fromkeys(("root", "text_root"), ("local",)),
@@ -82,10 +90,13 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 def register_resolvers() -> None:
     """What recipes are written with: ${if_spiking:a,b} is a for a spiking neuron and b for the ANN,
-    ${for_task:{rte:5},3} is 5 for the task glue/rte and 3 for all others.
+    ${if_pairs:a,b} is a for a task with pairs of texts, ${for_task:{rte:5},3} is 5 for glue/rte and 3 for all others.
     """
     OmegaConf.register_new_resolver(
         "if_spiking", lambda a, b, *, _root_: a if _root_.neuron.get("_target_") else b, replace=True
+    )
+    OmegaConf.register_new_resolver(
+        "if_pairs", lambda a, b, *, _root_: a if _root_.task.kind == "seq2seq" else b, replace=True
     )
     OmegaConf.register_new_resolver(
         "for_task", lambda by_task, other, *, _root_: by_task.get(_root_.task.name.split("/")[-1], other), replace=True
@@ -98,6 +109,7 @@ def typed(cfg: DictConfig) -> Config:
     _refuse_unknown(cfg, OmegaConf.structured(Config), "")
     try:
         merged = OmegaConf.merge(OmegaConf.structured(Config), cfg)
+        take_sibling(merged)
         if merged.backbone.path:
             _fill_sizes(merged.backbone)
         elif OmegaConf.is_missing(merged.backbone, "layers"):

@@ -19,6 +19,7 @@ READING = ("hub", "paper_epochs", "bipft_epochs", "official_rows", "file_columns
 OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed")  # of a stage: left out where not set
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
 SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
+LATER = {"logits_loss": "kl", "scaled": True}  # of `distill`: left out at these values
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 
@@ -96,14 +97,18 @@ def identity(config: Config) -> dict[str, Any]:
     if kind == "general":
         return {**found, **needed, "stage": _stage(config.general)}
     if distills(config):
-        found["distill"] = {key: value for key, value in asdict(config.distill).items() if key not in UNDISTILLED}
+        found["distill"] = {
+            key: value
+            for key, value in asdict(config.distill).items()
+            if key not in UNDISTILLED and value != LATER.get(key)
+        }
     task = {key: value for key, value in asdict(config.task).items() if key not in READING}
     return {**found, **needed, "task": task, "stage": _stage(config.finetune), "select": config.select}
 
 
 def size_of(backbone: BackboneConfig) -> dict[str, Any]:
     """What of a backbone decides a result; what came later is left out where it is not set."""
-    size = {key: value for key, value in asdict(backbone).items() if key not in ("name", "path")}
+    size = {key: value for key, value in asdict(backbone).items() if key not in ("name", "path", "pairs")}
     return {key: value for key, value in size.items() if key not in SEQ2SEQ or value != SEQ2SEQ[key]}
 
 

@@ -64,6 +64,7 @@ class BackboneConfig:
     init: float = 0.02  # standard deviation of weights and word embeddings
     position_init: float = 0.02  # of position and segment embeddings
     kind: str = "bert"  # bert | bart | mbart
+    pairs: dict[str, str] = field(default_factory=dict)  # of a BERT: its encoder-decoder for tasks sum/ and mt/
     decoder_layers: int | None = None  # of bart and mbart; null: as many as `layers`
 
 
@@ -118,6 +119,8 @@ class DistillConfig:
     temperature: float = 1.0
     layers: str = "all"  # all | last | progressive: one more layer at a time over the first half of the steps
     cache: bool = False  # keep the teacher's outputs on disk (hidden states as float16)
+    logits_loss: str = "kl"  # kl | mse, of pairs of texts
+    scaled: bool = True  # hidden states: over the teacher's variance; false: the plain squared error
 
     @property
     def from_teacher(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 from omegaconf import OmegaConf
 from rich.console import Console
 from tokenizers import Tokenizer
+from torch import nn
 
 from spikelm.check import typed
 from spikelm.data.batches import Batch, RowBatches, StepBatches, evaluation_batches
@@ -47,6 +48,8 @@ class Stage:
     evaluate_every: int
     source: dict[str, Any]
     constant: dict[str, float]
+    measure: Callable[[nn.Module, list[Batch]], dict[str, Any]] | None = None  # where it is not the encoder's
+    report: Callable[[], dict[str, Any]] | None = None  # what else the result holds
 
 
 def build_stage(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
@@ -55,13 +58,17 @@ def build_stage(config: Config, needed: Mapping[str, Path], console: Console) ->
         return _pretraining(config, console)
     if config.task.kind == "general":
         return _general(config, needed, console)
+    if config.task.kind == "seq2seq":
+        from spikelm.training.seq2seq_builder import seq2seq_stage
+
+        return seq2seq_stage(config, needed, console)
     return _fine_tuning(config, needed, console)
 
 
 def _documents(config: Config, console: Console) -> tuple[Text, Tokenizer, list[PackedDocuments]]:
     """The text without labels, its tokenizer, and both splits as token ids."""
     cache = Path(config.runs_dir) / ".cache"
-    text = _announced(load_documents(config.source, cache), console)
+    text = announced(load_documents(config.source, cache), console)
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     return text, tokenizer, [encoded_documents(text, split, tokenizer, cache) for split in ("train", "validation")]
 
@@ -109,7 +116,7 @@ def _pretraining(config: Config, console: Console) -> Stage:
 
 def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     task, stage = config.task, config.finetune
-    text = _announced(load_rows(task, config.source), console)
+    text = announced(load_rows(task, config.source), console)
     cache = Path(config.runs_dir) / ".cache"
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     encoded = {split: encoded_rows(text, split, task, tokenizer, stage.max_length, cache) for split in text.splits}
@@ -176,7 +183,7 @@ def audit_batch(saved: Mapping[str, Any]) -> Batch:
     return _sample(samples)[0]
 
 
-def _announced(text: Text, console: Console) -> Text:
+def announced(text: Text, console: Console) -> Text:
     for warning in text.warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False, soft_wrap=True)
     return text

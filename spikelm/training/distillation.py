@@ -21,13 +21,19 @@ def logits_loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     return temperature**2 * F.kl_div(found, goal, reduction="batchmean", log_target=True)
 
 
-def hidden_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
-    """For each layer mean (s - t)^2 / var(t) over the real tokens: the share of the teacher that is not explained."""
+def hidden_losses(
+    student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor, scaled: bool = True
+) -> list[Tensor]:
+    """For each layer mean (s - t)^2 / var(t) over the real tokens: the share of the teacher that is not explained.
+
+    Not `scaled` it is the plain squared error.
+    """
     real = mask.bool()
     losses = []
     for ours, theirs in zip(student, teacher, strict=True):
         goal = theirs[real].float()
-        losses.append(F.mse_loss(ours[real].float(), goal) / goal.var())
+        error = F.mse_loss(ours[real].float(), goal)
+        losses.append(error / goal.var() if scaled else error)
     return losses
 
 

@@ -71,7 +71,7 @@ def train_and_measure(
         model.load_state_dict(best.weights)
         metrics = reported_scores(config, best.scores, metrics)
     model.save_pretrained(run.model)
-    measured = measure_model(model, stage.samples, config)
+    measured = stage.measure(model, stage.samples) if stage.measure else measure_model(model, stage.samples, config)
     if config.spiking:
         log(
             stage.module.total,
@@ -80,6 +80,7 @@ def train_and_measure(
         measured["firing_rate"]["initial_per_site"] = initial
     return {
         **measured,
+        **(stage.report() if stage.report else {}),
         "metrics": metrics,
         "select": select_mode(config),
         "constant_predictor": stage.constant,

@@ -99,7 +99,7 @@ class StudentModule(GlueModule):
             loss = loss + settings.logits * rows * logits_loss(logits, goal.logits.float(), settings.temperature)
         layers = layer_weights(settings, len(found.hidden_states) - 1, self.global_step / self.total)
         if settings.hidden:
-            states = hidden_losses(found.hidden_states[1:], goal.hidden_states[1:], mask)
+            states = hidden_losses(found.hidden_states[1:], goal.hidden_states[1:], mask, settings.scaled)
             loss = loss + settings.hidden * tokens * weighted(states, layers)
         if settings.attention:
             maps = attention_losses(found.attentions, goal.attentions, mask)

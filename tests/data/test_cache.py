@@ -148,5 +148,5 @@ def test_warnings_reach_the_console() -> None:
     from spikelm.training import builders
 
     console = Console(record=True, file=io.StringIO())
-    builders._announced(Text({}, "", ("[rte] has 5 rows",)), console)
+    builders.announced(Text({}, "", ("[rte] has 5 rows",)), console)
     assert "warning: [rte] has 5 rows" in console.export_text()

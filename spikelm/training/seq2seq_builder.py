@@ -1,0 +1,149 @@
+"""What a summarisation or translation run is made of: pairs to model to module, and what is measured on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from torch import nn
+
+from spikelm.data.batches import Batch
+from spikelm.data.cache import encoded_pairs
+from spikelm.data.pair_batches import PairBatches, evaluation_pairs
+from spikelm.data.pair_tokenizer import PairTokenizer, load_pair_tokenizer
+from spikelm.data.seq2seq import load_pairs
+from spikelm.data.sources import Text
+from spikelm.measure.energy import energy_mj, spiking_energy_mj
+from spikelm.measure.model import measure_firing, measure_terms
+from spikelm.measure.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
+from spikelm.models.bart import SpecialTokens, build_seq2seq, load_seq2seq
+from spikelm.models.weights import weights_folder
+from spikelm.schema import Config
+from spikelm.training.builders import Stage, announced
+from spikelm.training.generation import Generator, Split
+from spikelm.training.optimization import total_steps
+from spikelm.training.selection import select_mode
+from spikelm.training.seq2seq import INPUTS, Seq2SeqModule, Seq2SeqStudent, Seq2SeqTeacher
+
+EVALUATION_BATCH = 32
+
+
+def seq2seq_stage(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """The stage of a task with pairs of texts; a student has its fine-tuned teacher among the `needed`."""
+    task, stage = config.task, config.finetune
+    text = announced(load_pairs(task, config.source), console)
+    cache = Path(config.runs_dir) / ".cache"
+    tokenizer = load_pair_tokenizer(task, config.source, config.backbone, text, cache)
+    encoded = {split: encoded_pairs(text, split, task, tokenizer, cache) for split in text.splits}
+    train = PairBatches(encoded["train"], tokenizer, config.seed, stage.batch)
+    total = total_steps(stage, train.steps_per_epoch)
+    generator = _generator(config, text, tokenizer, console)
+    first = next(iter(task.splits))
+    samples = evaluation_pairs(encoded[first], tokenizer, config.measure.samples)[:1]
+    return Stage(
+        module=_module(config, needed, total, generator, tokenizer),
+        train=train,
+        evaluation=[evaluation_pairs(encoded[split], tokenizer, EVALUATION_BATCH) for split in task.splits],
+        samples=[{name: batch[name] for name in INPUTS} for batch in samples],
+        evaluate_every=max(1, total // 5),
+        source=text.record(config.source),
+        constant={},
+        measure=lambda model, some: measure_seq2seq(model, some, config, generator, tokenizer.vocab_size),
+        report=lambda: {"samples": generator.samples(), "metric_notes": generator.notes},
+    )
+
+
+def _generator(config: Config, text: Text, tokenizer: PairTokenizer, console: Console) -> Generator:
+    task, settings = config.task, config.task.generate
+    source, target = task.columns
+    splits = [
+        Split(suffix, [row[source] for row in text.splits[name]], [row[target] for row in text.splits[name]])
+        for name, suffix in task.splits.items()
+    ]
+    options = {
+        "num_beams": settings["beams"],
+        "min_length": settings["min_length"],
+        "max_length": settings["max_length"],
+        "length_penalty": settings["length_penalty"],
+        "early_stopping": settings["beams"] > 1,
+        "do_sample": False,
+    }
+    said = [0]
+
+    def progress(done: int, all_rows: int) -> None:
+        if config.trainer.progress and done * 4 // all_rows > said[0] and done < all_rows:
+            said[0] = done * 4 // all_rows
+            console.print(f"{task.name}: {done} of {all_rows} texts generated", highlight=False)
+
+    kind = "bleu" if "bleu" in task.metrics else "rouge"
+    always = select_mode(config) != "last"
+    return Generator(kind, splits, options, lambda ids: tokenizer.decode([ids])[0], always, progress)
+
+
+def _module(
+    config: Config, needed: Mapping[str, Path], total: int, generator: Generator, tokenizer: PairTokenizer
+) -> Seq2SeqModule:
+    task, stage, settings = config.task, config.finetune, config.distill
+    tokens = SpecialTokens(tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.decoder_start)
+    plain = (task, stage, total, config.seed, generator)
+    if "teacher" not in needed:
+        return Seq2SeqModule(_fresh(config, tokenizer.vocab_size, tokens), *plain)
+    folder = needed["teacher"] / "model"
+    model: Any = (
+        load_seq2seq(config, folder) if settings.start == "teacher" else _fresh(config, tokenizer.vocab_size, tokens)
+    )
+    teacher: Any = load_teacher(config, folder)
+    if settings.attention:  # only the eager path has maps
+        for one in (model, teacher):
+            one.set_attn_implementation("eager")
+    return Seq2SeqStudent(model, *plain, teacher=Seq2SeqTeacher(teacher, settings), settings=settings)
+
+
+def _fresh(config: Config, vocab: int, tokens: SpecialTokens) -> nn.Module:
+    """The backbone's own weights, or random ones."""
+    if config.backbone.path:
+        return load_seq2seq(config, weights_folder(config.backbone.path))
+    return build_seq2seq(config, vocab, tokens)
+
+
+def load_teacher(config: Config, folder: Path) -> nn.Module:
+    """The plain fine-tuned model."""
+    from dataclasses import replace
+
+    return load_seq2seq(replace(config, neuron={"name": "ann"}), folder)
+
+
+def measure_seq2seq(
+    model: nn.Module, samples: list[Batch], config: Config, generator: Generator, vocab: int
+) -> dict[str, Any]:
+    """Energy at the task's full lengths, teacher-forced, and of what was really generated; the LM head apart."""
+    size, task, T = config.backbone, config.task, config.time_steps
+    sizes = (size.layers, size.decoder_layers or size.layers, size.hidden, size.intermediate)
+    forced = seq2seq_terms(*sizes, task.source_length, task.target_length)
+    found = measure_terms(model, samples, forced, T, config.spiking)
+    beams = int(generator.options["num_beams"])
+    sources, targets = zip(*generator.lengths, strict=True)
+    made = generation_terms(*sizes, sources, targets, beams)
+    ann = energy_mj(made)
+    if config.spiking:
+        prompts = [{name: batch[name] for name in ("input_ids", "attention_mask")} for batch in samples]
+        rates = measure_firing(model, prompts, generator.options)
+        spiking = spiking_energy_mj(made, rates, T)
+    else:
+        rates, spiking = {}, ann
+    head = lm_head_terms(size.hidden, vocab, task.target_length)
+    found["energy_detail"] = {
+        "lengths": {"source": task.source_length, "target": task.target_length},
+        "generated": {
+            "fp32": spiking,
+            "ann_fp32": ann,
+            "beams": beams,
+            "mean_source": sum(sources) / len(sources),
+            "mean_target": sum(targets) / len(targets),
+            "firing_rate_per_site": rates,
+        },
+        "lm_head_fp32": energy_mj(head),
+    }
+    return found
