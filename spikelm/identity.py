@@ -18,6 +18,7 @@ from spikelm.schema import Config, StageConfig, TaskConfig, config_dir
 READING = ("hub", "paper_epochs", "bipft_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken")
 OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed")  # of a stage: left out where not set
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
+LATER = {"noise": 0.0}  # of `distill`: left out at these values, as in runs made before they were there
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 
@@ -97,7 +98,8 @@ def identity(config: Config) -> dict[str, Any]:
     if kind == "general":
         return {**found, **needed, "stage": _stage(config.general)}
     if distills(config):
-        found["distill"] = {key: value for key, value in asdict(config.distill).items() if key not in UNDISTILLED}
+        settings = {key: value for key, value in asdict(config.distill).items() if key not in UNDISTILLED}
+        found["distill"] = {key: value for key, value in settings.items() if value != LATER.get(key)}
     task = {key: value for key, value in asdict(config.task).items() if key not in READING}
     return {**found, **needed, "task": task, "stage": _stage(config.finetune), "select": config.select}
 

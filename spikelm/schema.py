@@ -116,6 +116,7 @@ class DistillConfig:
     temperature: float = 1.0
     layers: str = "all"  # all | last | progressive: one more layer at a time over the first half of the steps
     cache: bool = False  # keep the teacher's outputs on disk (hidden states as float16)
+    noise: float = 0.0  # share of the tokens replaced in half of the rows, which then learn from the teacher alone
 
     @property
     def from_teacher(self) -> bool:
