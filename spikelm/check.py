@@ -212,8 +212,13 @@ def _check_distill(config: Config) -> None:
         )
     if config.task.kind == "general" or (config.spiking and config.distill.start == "general"):
         _check_stage("general", config.general, config)
-    if config.distill.cache and config.distill.attention:
-        raise ConfigError("distill.cache keeps no attention maps", "distill.cache=false or distill.attention=0")
+    if config.distill.cache and (config.distill.attention or config.distill.noise):
+        raise ConfigError(
+            "distill.cache keeps neither attention maps nor answers to noisy rows",
+            "distill.cache=false, or distill.attention=0 distill.noise=0",
+        )
+    if not 0 <= config.distill.noise < 1:
+        raise ConfigError(f"distill.noise={config.distill.noise} is not valid; it is a share from 0 to below 1")
     general_T = config.distill.general_T
     if general_T is not None and general_T < 1:
         raise ConfigError(f"distill.general_T={general_T} is not valid; it is a whole number of at least 1")

@@ -19,7 +19,8 @@ READING = ("hub", "paper_epochs", "bipft_epochs", "official_rows", "file_columns
 OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed")  # of a stage: left out where not set
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
 SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
-LATER = {"logits_loss": "kl", "scaled": True}  # of `distill`: left out at these values
+#: of `distill`: left out at these values, as in runs made before they were there
+LATER = {"noise": 0.0, "logits_loss": "kl", "scaled": True}
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 
@@ -97,11 +98,8 @@ def identity(config: Config) -> dict[str, Any]:
     if kind == "general":
         return {**found, **needed, "stage": _stage(config.general)}
     if distills(config):
-        found["distill"] = {
-            key: value
-            for key, value in asdict(config.distill).items()
-            if key not in UNDISTILLED and value != LATER.get(key)
-        }
+        settings = {key: value for key, value in asdict(config.distill).items() if key not in UNDISTILLED}
+        found["distill"] = {key: value for key, value in settings.items() if value != LATER.get(key)}
     task = {key: value for key, value in asdict(config.task).items() if key not in READING}
     return {**found, **needed, "task": task, "stage": _stage(config.finetune), "select": config.select}
 

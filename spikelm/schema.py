@@ -121,6 +121,7 @@ class DistillConfig:
     cache: bool = False  # keep the teacher's outputs on disk (hidden states as float16)
     logits_loss: str = "kl"  # kl | mse, of pairs of texts
     scaled: bool = True  # hidden states: over the teacher's variance; false: the plain squared error
+    noise: float = 0.0  # share of the tokens replaced in half of the rows, which then learn from the teacher alone
 
     @property
     def from_teacher(self) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 from rich.console import Console
-from tokenizers import Tokenizer
 from torch import nn
 
 from spikelm.check import typed
@@ -18,7 +17,6 @@ from spikelm.data.batches import Batch, RowBatches, StepBatches, evaluation_batc
 from spikelm.data.cache import encoded_documents, encoded_rows
 from spikelm.data.corpus import load_documents
 from spikelm.data.encode import Encoded, encode_rows
-from spikelm.data.packed import PackedDocuments
 from spikelm.data.pretraining import PretrainingBatches
 from spikelm.data.sentences import SentenceBatches
 from spikelm.data.sources import Text, load_rows
@@ -34,6 +32,7 @@ from spikelm.training.students import GeneralModule, StudentModule, Teacher
 from spikelm.training.teacher_cache import CachedTeacher
 
 EVALUATION_BATCH = 128
+EVALUATIONS = 10  # of pretraining and general distillation
 HELD_OUT_ROWS = 512  # pairs or sentences that pretraining and general distillation are evaluated on
 
 
@@ -54,10 +53,8 @@ class Stage:
 
 def build_stage(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     """The stage of a config; `needed` are the directories of its prerequisites by role."""
-    if config.task.kind == "pretrain":
-        return _pretraining(config, console)
-    if config.task.kind == "general":
-        return _general(config, needed, console)
+    if config.task.kind in ("pretrain", "general"):
+        return _unlabelled(config, needed, console)
     if config.task.kind == "seq2seq":
         from spikelm.training.seq2seq_builder import seq2seq_stage
 
@@ -65,50 +62,31 @@ def build_stage(config: Config, needed: Mapping[str, Path], console: Console) ->
     return _fine_tuning(config, needed, console)
 
 
-def _documents(config: Config, console: Console) -> tuple[Text, Tokenizer, list[PackedDocuments]]:
-    """The text without labels, its tokenizer, and both splits as token ids."""
+def _unlabelled(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """Pretraining and general distillation: text without labels, evaluated on what is held out."""
     cache = Path(config.runs_dir) / ".cache"
     text = announced(load_documents(config.source, cache), console)
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
-    return text, tokenizer, [encoded_documents(text, split, tokenizer, cache) for split in ("train", "validation")]
-
-
-def _general(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
-    text, tokenizer, splits = _documents(config, console)
-    stage = config.general
+    stage, pretraining = config.stage, config.task.kind == "pretrain"
+    batches = PretrainingBatches if pretraining else SentenceBatches
     train, held_out = (
-        SentenceBatches(documents, tokenizer, config.seed, size, stage.max_length)
-        for documents, size in zip(splits, (stage.batch, EVALUATION_BATCH), strict=True)
+        batches(encoded_documents(text, split, tokenizer, cache), tokenizer, config.seed, size, stage.max_length)
+        for split, size in (("train", stage.batch), ("validation", EVALUATION_BATCH))
     )
     total = total_steps(stage, train.steps_per_epoch)
-    folder = needed["teacher"] / "model" if "teacher" in needed else None
-    student, teacher = build_student(config, folder), Teacher(teacher_encoder(config, folder))
+    if pretraining:
+        model = build_pretraining_model(config, tokenizer.get_vocab_size())
+        module: StageModule = PretrainModule(model, stage, total, config.seed)
+    else:
+        folder = needed["teacher"] / "model" if "teacher" in needed else None
+        student, teacher = build_student(config, folder), Teacher(teacher_encoder(config, folder))
+        module = GeneralModule(student, teacher, stage, total, config.seed)
     return Stage(
-        module=GeneralModule(student, teacher, stage, total, config.seed),
+        module=module,
         train=train,
         evaluation=[held_out.fixed(HELD_OUT_ROWS)],
         samples=_sample(train.fixed(config.measure.samples)),
-        evaluate_every=max(1, total // 10),
-        source=text.record(config.source),
-        constant={},
-    )
-
-
-def _pretraining(config: Config, console: Console) -> Stage:
-    text, tokenizer, splits = _documents(config, console)
-    stage = config.pretrain
-    train, held_out = (
-        PretrainingBatches(documents, tokenizer, config.seed, size, stage.max_length)
-        for documents, size in zip(splits, (stage.batch, EVALUATION_BATCH), strict=True)
-    )
-    total = total_steps(stage, train.steps_per_epoch)
-    model = build_pretraining_model(config, tokenizer.get_vocab_size())
-    return Stage(
-        module=PretrainModule(model, stage, total, config.seed),
-        train=train,
-        evaluation=[held_out.fixed(HELD_OUT_ROWS)],
-        samples=_sample(train.fixed(config.measure.samples)),
-        evaluate_every=max(1, total // 5),
+        evaluate_every=max(1, total // EVALUATIONS),
         source=text.record(config.source),
         constant={},
     )

@@ -65,3 +65,22 @@ def layer_weights(settings: DistillConfig, layers: int, progress: float) -> list
 def weighted(losses: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """Their weighted sum; what has no weight is not part of the graph."""
     return torch.stack([weight * loss for weight, loss in zip(weights, losses, strict=True) if weight]).sum()
+
+
+def perturb(ids: Tensor, mask: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Other tokens of the batch in place of a `share` of those of half the rows, and which rows are still clean.
+
+    A teacher can be asked about any text: few training rows become as many as there are steps. Each row's first
+    token and every token like its last ([CLS] and [SEP]) stay.
+    """
+    rows = len(ids)
+    clean = torch.rand(rows, device=ids.device) < 0.5
+    last = ids.gather(1, mask.sum(1, keepdim=True) - 1)
+    words = mask.bool() & (ids != last)
+    words[:, 0] = False
+    pool = ids[words]
+    if not len(pool):
+        return ids, torch.ones_like(clean)
+    drawn = pool[torch.randint(len(pool), ids.shape, device=ids.device)]
+    replaced = words & (torch.rand(ids.shape, device=ids.device) < share) & ~clean[:, None]
+    return torch.where(replaced, drawn, ids), clean

@@ -28,7 +28,7 @@ class Split:
 class Generator:
     """Decodes batches with the task's settings and keeps what came out, by split and row."""
 
-    kind: str  # of the metrics: rouge or bleu
+    kind: str  # of the metrics: sum or mt
     splits: Sequence[Split]
     options: Mapping[str, Any]  # of transformers' generate()
     decode: Callable[[Sequence[int]], str]

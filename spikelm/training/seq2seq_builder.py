@@ -77,9 +77,9 @@ def _generator(config: Config, text: Text, tokenizer: PairTokenizer, console: Co
             said[0] = done * 4 // all_rows
             console.print(f"{task.name}: {done} of {all_rows} texts generated", highlight=False)
 
-    kind = "bleu" if "bleu" in task.metrics else "rouge"
     always = select_mode(config) != "last"
-    return Generator(kind, splits, options, lambda ids: tokenizer.decode([ids])[0], always, progress)
+    family = task.name.partition("/")[0]
+    return Generator(family, splits, options, lambda ids: tokenizer.decode([ids])[0], always, progress)
 
 
 def _module(

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from spikelm.data.batches import Batch
 from spikelm.schema import DistillConfig, StageConfig, TaskConfig
-from spikelm.training.distillation import attention_losses, hidden_losses, layer_weights, logits_loss, weighted
+from spikelm.training.distillation import attention_losses, hidden_losses, layer_weights, logits_loss, perturb, weighted
 from spikelm.training.modules import INPUTS, GlueModule, StageModule
 from spikelm.training.ranks import summed
 
@@ -90,11 +90,15 @@ class StudentModule(GlueModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         settings, mask = self.settings, batch["attention_mask"]
+        clean = None
+        if settings.noise:
+            ids, clean = perturb(batch["input_ids"], mask, settings.noise)
+            batch = {**batch, "input_ids": ids}
         goal = self.teacher(batch)
         found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(settings.attention > 0))
         logits = found.logits.float()
         rows, tokens = batch.get("row_share", 1.0), batch.get("token_share", 1.0)  # of several devices
-        loss = settings.labels * self.label_loss(logits, batch)
+        loss = settings.labels * self.clean_loss(logits, batch, clean)
         if settings.logits:
             loss = loss + settings.logits * rows * logits_loss(logits, goal.logits.float(), settings.temperature)
         layers = layer_weights(settings, len(found.hidden_states) - 1, self.global_step / self.total)
@@ -105,3 +109,12 @@ class StudentModule(GlueModule):
             maps = attention_losses(found.attentions, goal.attentions, mask)
             loss = loss + settings.attention * tokens * weighted(maps, layers)
         return loss
+
+    def clean_loss(self, logits: Tensor, batch: Batch, clean: Tensor | None) -> Tensor:
+        """The labels' loss of the rows that were left as they are, as a share of all."""
+        if clean is None:
+            return self.label_loss(logits, batch)
+        if not clean.any():
+            return logits.sum() * 0.0
+        kept = {**batch, "labels": batch["labels"][clean]}
+        return self.label_loss(logits[clean], kept) * clean.float().mean()

@@ -132,13 +132,13 @@ def test_a_second_run_does_not_tokenise_again(root: Path, monkeypatch: pytest.Mo
     from spikelm.training import builders
 
     config = local(root, "scale=smoke", "task=pretrain")
-    first = builders._pretraining(config, Console(quiet=True))
+    first = builders.build_stage(config, {}, Console(quiet=True))
 
     def refuse(*args: Any) -> Any:
         raise AssertionError("tokenised again")
 
     monkeypatch.setattr(cache_module, "encode_documents", refuse)
-    second = builders._pretraining(config, Console(quiet=True))
+    second = builders.build_stage(config, {}, Console(quiet=True))
     assert all((first.train[0][name] == second.train[0][name]).all() for name in first.train[0])
     assert second.source["rows"] == {"train": 6, "validation": 2}
     assert second.module.model.config.vocab_size == len(VOCAB)

@@ -9,7 +9,7 @@ from scipy.special import rel_entr, softmax
 from torch import Tensor
 
 from spikelm.schema import DistillConfig
-from spikelm.training.distillation import attention_losses, hidden_losses, layer_weights, logits_loss, weighted
+from spikelm.training.distillation import attention_losses, hidden_losses, layer_weights, logits_loss, perturb, weighted
 
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]])
 
@@ -86,3 +86,28 @@ def test_a_layer_without_weight_gets_no_gradient() -> None:
     assert float(total) == 1.5
     assert losses[0].grad is None
     assert float(losses[1].grad) == 0.5  # type: ignore[arg-type]
+
+
+def test_noise_replaces_words_by_words_of_the_batch_in_half_of_the_rows() -> None:
+    torch.manual_seed(0)
+    cls, sep, rows, length = 101, 102, 400, 20
+    ids = torch.randint(1000, 1100, (rows, length))
+    ids[:, 0], ids[:, 9], ids[:, 14] = cls, sep, sep
+    mask = torch.ones_like(ids)
+    mask[:, 15:], ids[:, 15:] = 0, 0
+    noisy, clean = perturb(ids, mask, 0.3)
+    kept = (ids == cls) | (ids == sep) | (mask == 0)
+    assert torch.equal(noisy[kept], ids[kept]), "marks and pads stay"
+    assert torch.equal(noisy[clean], ids[clean])
+    assert 0.4 < float(clean.float().mean()) < 0.6
+    words = ~kept & ~clean[:, None]
+    changed = float((noisy != ids)[words].float().mean())
+    assert changed == pytest.approx(0.3 * 0.99, abs=0.03), "one in a hundred is replaced by itself"
+    assert set(noisy[words].tolist()) <= set(ids[~kept].tolist())
+
+
+def test_a_batch_without_words_is_left_alone() -> None:
+    ids = torch.tensor([[101, 102]])
+    noisy, clean = perturb(ids, torch.ones_like(ids), 0.9)
+    assert torch.equal(noisy, ids)
+    assert clean.all()
