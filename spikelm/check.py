@@ -10,11 +10,12 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from spikelm.check_pairs import check_pairs
 from spikelm.errors import ConfigError
 from spikelm.schema import Config, SourceConfig, StageConfig
 
 CHOICES: dict[str, tuple[str | None, ...]] = {
-    "task.kind": ("classification", "regression", "pretrain", "general"),
+    "task.kind": ("classification", "regression", "seq2seq", "pretrain", "general"),
     "select": ("last", "best_dev", "released"),
     "tracker.mode": ("online", "offline", "disabled"),
     "pretrain.schedule": ("linear", "constant"),
@@ -34,14 +35,8 @@ AT_LEAST_ONE = (
     *("T", "backbone.layers", "backbone.hidden", "backbone.heads", "backbone.intermediate", "backbone.vocab"),
     *("pretrain.batch", "general.batch", "finetune.batch"),
     *("pretrain.max_length", "general.max_length", "finetune.max_length"),
-    *(
-        "measure.samples",
-        "measure.length",
-        "trainer.devices",
-        "trainer.log_every",
-        "trainer.checkpoint_every",
-    ),
-    *("source.documents",),
+    *("measure.samples", "measure.length", "trainer.devices", "trainer.log_every", "trainer.checkpoint_every"),
+    "source.documents",
 )
 NOT_NEGATIVE = (
     *("seed", "source.seed", "pretrain.warmup", "finetune.warmup", "pretrain.weight_decay"),
@@ -54,7 +49,8 @@ NOT_NEGATIVE = (
         "backbone.attention_dropout",
     ),
 )
-OPEN = ("neuron", "task.splits", "task.official_rows", "task.file_columns")  # mappings whose keys are not the schema's
+#: mappings whose keys are not the schema's
+OPEN = ("neuron", *(f"task.{key}" for key in ("splits", "official_rows", "file_columns", "generate", "paper")))
 PATHS = ("root", "text_root", "mirror", "tokenizer")  # made absolute: a recorded config is read from anywhere
 SOURCE_KEYS = {  # key of a source -> the sources that read it
     **dict.fromkeys(("root", "text_root"), ("local",)),
@@ -179,6 +175,7 @@ def check(config: Config) -> None:
         _check_stage("finetune", config.finetune, config)
         _check_stage("teacher", config.teacher, config)
     _check_distill(config)
+    check_pairs(config.task)
     _check_source(config.source)
     check_neuron(config.neuron)
 
