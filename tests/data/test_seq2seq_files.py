@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,15 @@ PAIRS = [
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
+@cache
+def base(task: str, *overrides: str) -> Config:
+    return load_config([f"task={task}", "source=local", f"source.root={Path.cwd()}", *overrides])
+
+
 def config(root: Path, *overrides: str, task: str = "mt/wmt16_enro") -> Config:
-    where = [f"task={task}", "source=local", f"source.root={root}", f"runs_dir={root.parent / 'runs'}"]
-    return load_config([*where, *overrides])
+    """Composed once: only the folders differ."""
+    found = base(task, *overrides)
+    return replace(found, source=replace(found.source, root=str(root)), runs_dir=str(root.parent / "runs"))
 
 
 def load(root: Path, *overrides: str, task: str = "mt/wmt16_enro") -> Text:
@@ -204,19 +212,18 @@ def test_a_mistake_in_a_task_is_refused(override: str, says: str) -> None:
 def test_the_papers_settings() -> None:
     wanted = {"sum/xsum": (3.5e-4, 6, 62), "sum/cnn_dm": (7e-4, 4, 142), "mt/wmt16_enro": (1e-4, 5, 128)}
     for task, (lr, beams, longest) in wanted.items():
-        for recipe in ("", "paper", "as_released"):
-            found = load_config(["scale=paper", f"task={task}", *([f"recipe={recipe}"] if recipe else [])])
-            stage, generate = found.finetune, found.task.generate
-            assert (stage.epochs, stage.batch, stage.lr, stage.warmup, stage.schedule) == (20, 128, lr, 0.05, "linear")
-            assert (generate["beams"], generate["max_length"]) == (beams, longest)
-            assert (found.task.source_length, found.task.target_length) == (1024, 128)
+        found = load_config(["scale=paper", f"task={task}", "recipe=paper"])
+        stage, generate = found.finetune, found.task.generate
+        assert (stage.epochs, stage.batch, stage.lr, stage.warmup, stage.schedule) == (20, 128, lr, 0.05, "linear")
+        assert (generate["beams"], generate["max_length"]) == (beams, longest)
+        assert (found.task.source_length, found.task.target_length) == (1024, 128)
 
 
 @pytest.mark.skipif(not (REAL / "xsum").is_dir(), reason="no published data beside the project")
 def test_the_published_pairs() -> None:
-    news = load(REAL, "runs_dir=runs", task="sum/xsum")
+    news = load(REAL, task="sum/xsum")
     assert {split: len(some) for split, some in news.splits.items()} == {"train": 761, "validation": 250, "test": 500}
-    pairs = load(REAL, "runs_dir=runs")
+    pairs = load(REAL)
     assert {split: len(some) for split, some in pairs.splits.items()} == {
         "train": 18248,
         "validation": 1999,
