@@ -10,12 +10,13 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from spikelm.check_pairs import check_pairs
 from spikelm.errors import ConfigError
 from spikelm.schema import Config, SourceConfig, StageConfig
 from spikelm.siblings import take_sibling
 
 CHOICES: dict[str, tuple[str | None, ...]] = {
-    "task.kind": ("classification", "regression", "pretrain", "general"),
+    "task.kind": ("classification", "regression", "seq2seq", "pretrain", "general"),
     "select": ("last", "best_dev", "released"),
     "tracker.mode": ("online", "offline", "disabled"),
     "pretrain.schedule": ("linear", "constant"),
@@ -37,14 +38,8 @@ AT_LEAST_ONE = (
     *("T", "backbone.layers", "backbone.hidden", "backbone.heads", "backbone.intermediate", "backbone.vocab"),
     *("pretrain.batch", "general.batch", "finetune.batch"),
     *("pretrain.max_length", "general.max_length", "finetune.max_length"),
-    *(
-        "measure.samples",
-        "measure.length",
-        "trainer.devices",
-        "trainer.log_every",
-        "trainer.checkpoint_every",
-    ),
-    *("source.documents",),
+    *("measure.samples", "measure.length", "trainer.devices", "trainer.log_every", "trainer.checkpoint_every"),
+    "source.documents",
 )
 NOT_NEGATIVE = (
     *("seed", "source.seed", "pretrain.warmup", "finetune.warmup", "pretrain.weight_decay"),
@@ -57,13 +52,12 @@ NOT_NEGATIVE = (
         "backbone.attention_dropout",
     ),
 )
+#: mappings whose keys are not the schema's
 OPEN = (
     "neuron",
     "backbone.pairs",
-    "task.splits",
-    "task.official_rows",
-    "task.file_columns",
-)  # mappings whose keys are not the schema's
+    *(f"task.{key}" for key in ("splits", "official_rows", "file_columns", "generate", "paper")),
+)
 PATHS = ("root", "text_root", "mirror", "tokenizer")  # made absolute: a recorded config is read from anywhere
 SOURCE_KEYS = {  # key of a source -> the sources that read it
     **dict.fromkeys(("root", "text_root"), ("local",)),
@@ -201,6 +195,7 @@ def check(config: Config) -> None:
         _check_stage("finetune", config.finetune, config)
         _check_stage("teacher", config.teacher, config)
     _check_distill(config)
+    check_pairs(config.task)
     _check_source(config.source)
     check_neuron(config.neuron)
 
@@ -217,6 +212,11 @@ def _check_distill(config: Config) -> None:
             "distill.cache keeps neither attention maps nor answers to noisy rows",
             "distill.cache=false, or distill.attention=0 distill.noise=0",
         )
+    if config.task.kind == "seq2seq" and config.spiking:
+        settings = config.distill
+        unknown = {"cache": settings.cache, "noise": settings.noise, "start=general": settings.start == "general"}
+        if names := [name for name, on in unknown.items() if on]:
+            raise ConfigError(f"distill.{names[0]} is for tasks with labels, not for {config.task.name}")
     if not 0 <= config.distill.noise < 1:
         raise ConfigError(f"distill.noise={config.distill.noise} is not valid; it is a share from 0 to below 1")
     general_T = config.distill.general_T

@@ -15,7 +15,11 @@ from spikelm.records import run_id
 from spikelm.schema import BackboneConfig, Config, StageConfig, TaskConfig, config_dir
 
 #: fields of a task that say how to read it: what is read is in the hash of its content
-READING = ("hub", "paper_epochs", "bipft_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken")
+READING = (
+    *("hub", "paper_epochs", "bipft_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken"),
+    *("repo", "revision", "folders", "paper"),
+)
+PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task: left out where there are none
 OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed")  # of a stage: left out where not set
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
 SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
@@ -69,7 +73,9 @@ def prerequisites(config: Config) -> dict[str, Config]:
         return {} if config.backbone.path else {"teacher": teacher_of(config)}
     if distills(config) and config.distill.start == "general":
         needed["pretrained"] = general_of(config)
-    elif not config.backbone.path and not (distills(config) and config.distill.start == "teacher"):
+    elif (
+        not config.backbone.path and kind != "seq2seq" and not (distills(config) and config.distill.start == "teacher")
+    ):
         needed["pretrained"] = pretraining_of(config)
     if distills(config) and config.distill.from_teacher:
         needed["teacher"] = teacher_of(config)
@@ -91,6 +97,8 @@ def identity(config: Config) -> dict[str, Any]:
     }
     if kind == "pretrain":
         return {**found, "backbone": size_of(config.backbone), "stage": _stage(config.pretrain)}
+    if kind == "seq2seq":  # trained from scratch, it has no pretrained run that would name the size
+        found["backbone"] = size_of(config.backbone)
     needed = {role: run_id(identity(needed)) for role, needed in prerequisites(config).items()}
     if config.backbone.path:
         found["weights"] = weights_identity(config.backbone.path, Path(config.runs_dir) / ".cache")
@@ -101,6 +109,7 @@ def identity(config: Config) -> dict[str, Any]:
         settings = {key: value for key, value in asdict(config.distill).items() if key not in UNDISTILLED}
         found["distill"] = {key: value for key, value in settings.items() if value != LATER.get(key)}
     task = {key: value for key, value in asdict(config.task).items() if key not in READING}
+    task = {key: value for key, value in task.items() if value or key not in PAIRS}
     return {**found, **needed, "task": task, "stage": _stage(config.finetune), "select": config.select}
 
 
@@ -114,6 +123,9 @@ def _source(config: Config) -> dict[str, Any]:
     if config.source.name != "embedded":
         return source_identity(config.task, config.source, Path(config.runs_dir) / ".cache")
     found = {key: value for key, value in asdict(config.source).items() if value is not None}
+    if config.task.kind == "seq2seq":  # pairs are not made of documents
+        del found["documents"]
+        return {**found, "version": f"seq2seq/{microworld.SEQ2SEQ_VERSION}"}
     return {**found, "version": microworld.VERSION}
 
 

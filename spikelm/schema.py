@@ -26,23 +26,38 @@ def default_runs_dir() -> str:
     return str((checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()) / "runs")
 
 
+def _paper() -> dict[str, Any]:
+    """The paper's fine-tuning on GLUE; tasks with pairs of texts have settings of their own."""
+    recipe = {"batch": 32, "lr": 2e-5, "schedule": "constant", "warmup": 0.0}
+    return {**recipe, "source_length": 0, "target_length": 0, "generate": {}}
+
+
 @dataclass
 class TaskConfig:
     """What is learned: GLUE-like tasks differ in this alone."""
 
     name: str = MISSING
-    kind: str = MISSING  # classification | regression | pretrain | general
+    kind: str = MISSING  # classification | regression | seq2seq | pretrain | general
     columns: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     metrics: list[str] = field(default_factory=list)  # the first one is the headline
     splits: dict[str, str] = field(default_factory=dict)  # evaluated split -> suffix of its metrics
-    hub: str = ""  # configuration name in the hub's GLUE
+    hub: str = ""  # configuration name in the hub's GLUE, or in `repo`
     official_rows: dict[str, int] = field(default_factory=dict)  # split -> rows of the published data
     file_columns: dict[str, str] = field(default_factory=dict)  # column -> its name in the official TSV, if another
     tsv_columns: list[str] = field(default_factory=list)  # of an official TSV without a header line
     skip_broken: bool = False  # leave out TSV rows with too few or too many fields, as the hub does
     paper_epochs: int = 0  # of SpikeLM's scripts
     bipft_epochs: int = 0  # of BiPFT's scripts, whose epochs the paper says it keeps (recipe=paper)
+    # what follows is for seq2seq
+    repo: str = ""  # the hub's repository of the task; empty: source.glue
+    revision: str = ""  # of repo
+    folders: list[str] = field(default_factory=list)  # other names that its folder of files may have
+    languages: list[str] = field(default_factory=list)  # codes of source and target for a multilingual tokenizer
+    source_length: int = 0  # most tokens of a source
+    target_length: int = 0  # of a target
+    generate: dict[str, Any] = field(default_factory=dict)  # beams, min_length, max_length, length_penalty
+    paper: dict[str, Any] = field(default_factory=_paper)  # what scale=paper takes from the task
 
 
 @dataclass

@@ -14,7 +14,9 @@ from filelock import FileLock
 from tokenizers import Tokenizer
 
 from spikelm.data.encode import Encoded, encode_documents, encode_rows
+from spikelm.data.encode_pairs import EncodedPairs, encode_pairs
 from spikelm.data.packed import PackedDocuments, write_documents
+from spikelm.data.pair_tokenizer import PairTokenizer
 from spikelm.data.sources import Text
 from spikelm.data.streams import chunks
 from spikelm.records import digest, disk_errors
@@ -36,6 +38,18 @@ def encoded_rows(
 
     settings = {"columns": list(task.columns), "kind": task.kind, "max_length": max_length}
     return Encoded(**_arrays(_folder(cache, text, split, tokenizer, settings), make))
+
+
+def encoded_pairs(text: Text, split: str, task: TaskConfig, tokenizer: PairTokenizer, cache: Path) -> EncodedPairs:
+    """The pairs of a split as `encode_pairs` gives them."""
+    settings = {
+        "columns": list(task.columns),
+        "lengths": [task.source_length, task.target_length],
+        "frames": [tokenizer.source_frame, tokenizer.target_frame],
+    }
+    folder = _folder(cache, text, split, tokenizer.tokenizer, settings)
+    found = _arrays(folder, lambda: vars(encode_pairs(task, text.splits[split], tokenizer)))
+    return EncodedPairs(**found)
 
 
 def encoded_documents(text: Text, split: str, tokenizer: Tokenizer, cache: Path) -> PackedDocuments:

@@ -9,7 +9,9 @@ from typing import Any
 from spikelm.data.corpus import documents_hash
 from spikelm.data.hub_text import text_repositories
 from spikelm.data.local import task_files
+from spikelm.data.parallel import pair_files
 from spikelm.data.remembered import file_hash, place_of, recall, remember
+from spikelm.data.seq2seq import load_pairs
 from spikelm.data.sources import GLUE, load_rows, local_root
 from spikelm.errors import DataError
 from spikelm.schema import SourceConfig, TaskConfig
@@ -24,7 +26,8 @@ def source_identity(task: TaskConfig, source: SourceConfig, cache: Path) -> dict
     else:
         found = {"name": source.name, "content": _rows_hash(task, source, cache)}
     # Without a file the tokenizer is trained on the pretraining text, which is in the pretrained run's identity.
-    return {**found, "tokenizer": file_hash(vocab_file(source.tokenizer))} if source.tokenizer else found
+    named = tokenizer_file if task.kind == "seq2seq" else vocab_file
+    return {**found, "tokenizer": file_hash(named(source.tokenizer))} if source.tokenizer else found
 
 
 def _hub_identity(task: TaskConfig, source: SourceConfig) -> dict[str, Any]:
@@ -33,17 +36,20 @@ def _hub_identity(task: TaskConfig, source: SourceConfig) -> dict[str, Any]:
         text = [asdict(text) for text in text_repositories(source)]
         return {"name": source.name, "text": text, "documents": source.documents}
     rows = {"repo": source.glue or GLUE, "config": task.hub, "revision": source.revision}
+    if task.kind == "seq2seq":
+        rows = {"repo": task.repo, "config": task.hub, "revision": task.revision}
     return {"name": source.name, "rows": rows, "limits": [source.train_rows, source.dev_rows]}
 
 
 def _rows_hash(task: TaskConfig, source: SourceConfig, cache: Path) -> str:
-    files = task_files(task, local_root(source), ("train", *task.splits))
+    pairs = task.kind == "seq2seq"
+    files = (pair_files if pairs else task_files)(task, local_root(source), ("train", *task.splits))
     settings = {
         "task": [task.name, list(task.columns), list(task.labels)],
         "rows": [source.train_rows, source.dev_rows],
     }
     place = place_of(cache, files.values(), settings)
-    return recall(place) or remember(place, load_rows(task, source).content_hash)
+    return recall(place) or remember(place, (load_pairs if pairs else load_rows)(task, source).content_hash)
 
 
 def vocab_file(tokenizer: str) -> Path:
@@ -52,4 +58,13 @@ def vocab_file(tokenizer: str) -> Path:
     found = path / "vocab.txt" if path.is_dir() else path
     if not found.is_file():
         raise DataError(f"source.tokenizer: {found} is not there; expected a BERT WordPiece vocab.txt or its folder")
+    return found
+
+
+def tokenizer_file(tokenizer: str) -> Path:
+    """tokenizer.json itself, or in the folder."""
+    path = Path(tokenizer)
+    found = path / "tokenizer.json" if path.is_dir() else path
+    if not found.is_file() or found.suffix != ".json":
+        raise DataError(f"source.tokenizer: {found} is not there; expected a tokenizer.json or its folder")
     return found

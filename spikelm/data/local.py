@@ -14,7 +14,12 @@ from spikelm.data.tables import READERS, Layout, Table, read_table
 from spikelm.errors import DataError
 from spikelm.schema import TaskConfig
 
-COLLECTIONS = ("glue", "gluedata")  # folders, beside the root itself, that may hold the tasks' folders
+#: group of tasks -> folders, beside the root itself, that may hold the tasks' folders
+COLLECTIONS = {
+    "glue": ("glue", "gluedata"),
+    "sum": ("sum", "summarization", "summarisation"),
+    "mt": ("mt", "wmt", "translation"),
+}
 HELD_OUT = ("validation", "dev", "val", "valid")  # names of the split the hub calls validation
 #: the hub's names of Parquet files, which once ended with a hash
 SHARD = re.compile(r"(?P<split>.+?)-(?P<index>\d+)-of-(?P<count>\d+)(-[0-9a-f]{16})?")
@@ -32,26 +37,33 @@ def listing(folder: Path) -> str:
 
 
 def task_folder(root: Path, task: TaskConfig) -> Path:
-    """The one folder of the task, in root or in root/glue, by any common spelling of its name."""
-    name = squeezed(task.name.removeprefix("glue/"))
+    """The one folder of the task, in root or in root/glue (or its like), by any common spelling of its names."""
+    group, _, own = task.name.rpartition("/")
+    names = [squeezed(own), *map(squeezed, task.folders)]
+    name = " or ".join(names)
     folders = [path for path in sorted(root.iterdir()) if path.is_dir()]
-    places = [root, *(path for path in folders if squeezed(path.name) in COLLECTIONS)]
+    places = [root, *(path for path in folders if squeezed(path.name) in COLLECTIONS.get(group, (group,)))]
     found = [path for place in places for path in sorted(place.iterdir()) if path.is_dir()]
-    found = [path for path in found if squeezed(path.name) == name]
+    found = [path for path in found if squeezed(path.name) in names]
     if len(found) > 1:
         raise DataError(f"{task.name} has more than one folder: {', '.join(map(str, found))}", "keep one of them")
     if not found:
         there = "; ".join(f"{place} holds {listing(place)}" for place in places)
         raise DataError(
             f"no folder for {task.name}: looked for {name} in any spelling (case, - and _ do not matter); {there}",
-            f"put the files into {root}/{name}, or set source.root",
+            f"put the files into {root}/{names[0]}, or set source.root",
         )
     return found[0]
 
 
+def split_names(split: str) -> list[str]:
+    """What the files of a split may be called."""
+    return [split.replace("validation", other) for other in HELD_OUT] if "validation" in split else [split]
+
+
 def split_files(folder: Path, split: str) -> list[Path]:
     """The file of a split, or its Parquet shards in order."""
-    names = [split.replace("validation", other) for other in HELD_OUT] if "validation" in split else [split]
+    names = split_names(split)
     found: list[Path] = []
     shards: dict[int, Path] = {}
     count = 0

@@ -56,7 +56,7 @@ def load_rows(task: TaskConfig, source: SourceConfig) -> Text:
         found, notes = local_rows(task, files, hub_table)
     rows = {split: list(found[split]) for split in splits}
     if source.name != "embedded":
-        notes += _other_counts(task, rows)
+        notes += other_counts(task, rows)
     for split, items in rows.items():
         limit = source.train_rows if split == "train" else source.dev_rows
         rows[split] = items[:limit]
@@ -64,7 +64,7 @@ def load_rows(task: TaskConfig, source: SourceConfig) -> Text:
     return Text(rows, content_hash([split, row] for split in splits for row in rows[split]), tuple(notes))
 
 
-def _other_counts(task: TaskConfig, rows: Mapping[str, list[Row]]) -> list[str]:
+def other_counts(task: TaskConfig, rows: Mapping[str, list[Row]]) -> list[str]:
     """A line for each split that is not the published one."""
     counts = {split: len(items) for split, items in rows.items()}
     return [

@@ -20,6 +20,7 @@ class Layout:
     columns: Mapping[str, Sequence[str]]
     headerless: Sequence[str] = ()  # columns of a TSV whose first line is a row
     skip_broken: bool = False  # rows with another number of fields are left out and counted
+    nested: str = ""  # a column that may hold the others: {"translation": {"en": ..., "ro": ...}}
 
 
 @dataclass
@@ -61,6 +62,11 @@ def _pick(names: Sequence[str], layout: Layout) -> dict[str, str] | None:
         if (name := next((option for option in options if option in names), None)) is not None
     }
     return found if len(found) == len(layout.columns) else None
+
+
+def _flat(record: Mapping[str, Any], layout: Layout) -> Mapping[str, Any]:
+    inner = record.get(layout.nested) if layout.nested else None
+    return inner if isinstance(inner, Mapping) else record
 
 
 def _missing(where: str, names: Sequence[str], layout: Layout) -> DataError:
@@ -117,6 +123,7 @@ def _jsonl(path: Path, layout: Layout) -> Table:
             raise DataError(f"{where}: not JSON ({error.msg} at character {error.pos + 1})") from error
         if not isinstance(record, dict):
             raise DataError(f"{where}: a {type(record).__name__}, expected an object with the columns as keys")
+        record = _flat(record, layout)
         picked = _pick(list(record), layout)
         if picked is None:
             raise _missing(where, list(record), layout)
@@ -127,7 +134,8 @@ def _jsonl(path: Path, layout: Layout) -> Table:
 def from_records(path: Path, records: Iterable[Mapping[str, Any]], layout: Layout) -> Table:
     """The wanted columns of rows that have no lines to be named by."""
     table = Table()
-    for index, record in enumerate(records):
+    for index, outer in enumerate(records):
+        record = _flat(outer, layout)
         picked = _pick(list(record), layout)
         if picked is None:
             raise _missing(str(path), list(record), layout)
@@ -142,7 +150,7 @@ def _parquet(path: Path, layout: Layout) -> Table:
     try:
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            picked = _pick(names, layout)
+            picked = {layout.nested: layout.nested} if layout.nested in names else _pick(names, layout)
             if picked is None:
                 raise _missing(str(path), names, layout)
             records = file.read(columns=list(picked.values())).to_pylist()

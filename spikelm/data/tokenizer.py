@@ -29,7 +29,7 @@ def load_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: Path) 
         return _of_weights(weights_folder(backbone.path))
     if source.name == "embedded":
         name = f"wordpiece-v{microworld.VERSION}-seed{source.seed}-{backbone.vocab}"
-        return _trained(cache, name, backbone.vocab, lambda: _micro_texts(source))
+        return trained_once(cache, name, lambda: train_wordpiece(_micro_texts(source), backbone.vocab))
     if source.tokenizer:
         return read_vocab(vocab_file(source.tokenizer))
     if source.name == "local":
@@ -39,7 +39,7 @@ def load_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: Path) 
             raise DataError(
                 f"no tokenizer: {error.what}", "source.tokenizer=PATH/vocab.txt, a BERT WordPiece vocabulary"
             ) from error
-        return _trained(cache, name, backbone.vocab, lambda: _local_texts(source, cache))
+        return trained_once(cache, name, lambda: train_wordpiece(_local_texts(source, cache), backbone.vocab))
     if source.mirror:
         return _of_weights(Path(source.mirror) / HUB_TOKENIZER)
     from transformers import AutoTokenizer
@@ -60,14 +60,14 @@ def _of_weights(folder: Path) -> Tokenizer:
     return read_vocab(vocab_file(str(folder)))
 
 
-def _trained(cache: Path, name: str, vocab: int, texts: Callable[[], Iterable[str]]) -> Tokenizer:
-    """A WordPiece of at most `vocab` pieces, trained once."""
+def trained_once(cache: Path, name: str, train: Callable[[], Tokenizer]) -> Tokenizer:
+    """A tokenizer from the cache, trained and put there the first time."""
     path = cache / f"{name}.json"
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / f"{path.name}.lock"):
         if not path.exists():
             temporary = path.with_suffix(".tmp")
-            train_wordpiece(texts(), vocab).save(str(temporary))
+            train().save(str(temporary))
             temporary.replace(path)
     return Tokenizer.from_file(str(path))
 

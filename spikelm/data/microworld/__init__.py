@@ -1,4 +1,4 @@
-"""A generated micro-world of short English texts: eight GLUE tasks and a corpus, true by construction."""
+"""A generated micro-world of short texts: eight GLUE tasks, a corpus and pairs of texts, true by construction."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spikelm.data.microworld.documents import document
+from spikelm.data.microworld.seq2seq import SEQ2SEQ_ROWS, SEQ2SEQ_TASKS, SEQ2SEQ_VERSION, seq2seq
 from spikelm.data.microworld.splits import MAKERS, make_rows
 
 VERSION: int = 2
@@ -56,4 +57,14 @@ def documents(count: int, seed: int = 0) -> list[list[str]]:
     return [document(random.Random(f"{_seed(seed)}/document/{index}")) for index in range(count)]
 
 
-__all__ = ["DEFAULT_ROWS", "TASKS", "VERSION", "documents", "glue"]
+__all__ = [
+    "DEFAULT_ROWS",
+    "SEQ2SEQ_ROWS",
+    "SEQ2SEQ_TASKS",
+    "SEQ2SEQ_VERSION",
+    "TASKS",
+    "VERSION",
+    "documents",
+    "glue",
+    "seq2seq",
+]

@@ -1,0 +1,138 @@
+"""The tokenizer of pairs of texts: BART's or mBART's special tokens around a source and around a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from spikelm.data import microworld
+from spikelm.data.fingerprint import tokenizer_file
+from spikelm.data.sources import Text
+from spikelm.data.tokenizer import trained_once
+from spikelm.errors import ConfigError, DataError
+from spikelm.models.weights import PACKAGE, weights_folder
+from spikelm.schema import BackboneConfig, SourceConfig, TaskConfig
+
+SPECIAL_TOKENS: tuple[str, ...] = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # ids 0 to 4, as BART's
+TOKENIZER_ROWS = 20_000  # of the training rows, that pieces are counted in
+BYTES = 256  # each is a piece: any text can be written, and read back as it was
+Frame = tuple[tuple[int, ...], tuple[int, ...]]  # ids before and after a text
+
+
+@dataclass(frozen=True)
+class PairTokenizer:
+    """Texts to ids and back. BART: <s> x </s>, both sides; mBART: x </s> en_XX and y </s> ro_RO."""
+
+    tokenizer: Tokenizer
+    source_frame: Frame
+    target_frame: Frame
+    bos: int
+    pad: int
+    eos: int
+    decoder_start: int  # the first token that the decoder reads: </s>, or the code of the target's language
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.tokenizer.get_vocab_size())
+
+    def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """Each source in its frame, the text cut so that both fit."""
+        return self._encode(texts, self.source_frame, max_length)
+
+    def targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """Each target in its frame: the labels."""
+        return self._encode(texts, self.target_frame, max_length)
+
+    def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
+        """Texts without special tokens; negative ids (labels that do not count) are left out."""
+        cleaned = [[int(id) for id in row if id >= 0] for row in rows]
+        found: list[str] = self.tokenizer.decode_batch(cleaned, skip_special_tokens=True)
+        return found
+
+    def _encode(self, texts: Sequence[str], frame: Frame, max_length: int) -> list[list[int]]:
+        before, after = frame
+        room = max_length - len(before) - len(after)
+        encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [[*before, *encoding.ids[:room], *after] for encoding in encodings]
+
+
+def pair_tokenizer(tokenizer: Tokenizer, languages: Sequence[str] = ()) -> PairTokenizer:
+    """BART's way around a tokenizer, or mBART's where it knows the languages."""
+    known: dict[str, int] = tokenizer.get_vocab()
+    missing = [name for name in ("<s>", "<pad>", "</s>") if name not in known]
+    if missing:
+        raise DataError(f"the tokenizer is neither BART's nor mBART's: it lacks {', '.join(missing)}")
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    bos, pad, eos = (known[name] for name in ("<s>", "<pad>", "</s>"))
+    if languages and all(code in known for code in languages):
+        source, target = (((), (eos, known[code])) for code in languages)
+        return PairTokenizer(tokenizer, source, target, bos, pad, eos, decoder_start=known[languages[1]])
+    frame = ((bos,), (eos,))
+    return PairTokenizer(tokenizer, frame, frame, bos, pad, eos, decoder_start=eos)
+
+
+def train_bpe(texts: Iterable[str], vocab_size: int, languages: Sequence[str] = ()) -> Tokenizer:
+    """A byte-level BPE: case, accents and spaces stay as they are."""
+    specials = [*SPECIAL_TOKENS, *languages]
+    if vocab_size < BYTES + len(specials):
+        raise ConfigError(
+            f"backbone.vocab={vocab_size} is too small: {BYTES} bytes and {', '.join(specials)} need a piece each"
+        )
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=specials,
+        show_progress=False,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def load_pair_tokenizer(
+    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: Text, cache: Path
+) -> PairTokenizer:
+    """The backbone's own, a tokenizer.json of the user's, or one trained on both sides of the task's training rows."""
+    if backbone.path:
+        return pair_tokenizer(_of_weights(backbone.path), task.languages)
+    if source.tokenizer:
+        return pair_tokenizer(Tokenizer.from_file(str(tokenizer_file(source.tokenizer))), task.languages)
+    own = task.name.rpartition("/")[2]
+    if source.name == "embedded":  # the same for any number of rows trained on
+        name = f"bpe-{own}-v{microworld.SEQ2SEQ_VERSION}-seed{source.seed}-{backbone.vocab}"
+    else:
+        name = f"bpe-{own}-{text.content_hash[:16]}-{backbone.vocab}"
+    return pair_tokenizer(
+        trained_once(cache, name, lambda: train_bpe(_texts(task, source, text), backbone.vocab, task.languages)),
+        task.languages,
+    )
+
+
+def _texts(task: TaskConfig, source: SourceConfig, text: Text) -> list[str]:
+    rows = text.splits["train"][:TOKENIZER_ROWS]
+    if source.name == "embedded":
+        rows = microworld.seq2seq(task.name.rpartition("/")[2], source.seed, {"validation": 0, "test": 0})["train"]
+    return [row[column] for row in rows for column in task.columns]
+
+
+def _of_weights(path: str) -> Tokenizer:
+    """The tokenizer that the weights were trained with: of a folder or package, or the hub's by name."""
+    if path.startswith(PACKAGE) or Path(path).expanduser().is_dir():
+        path = str(weights_folder(path))
+        if (file := Path(path) / "tokenizer.json").is_file():
+            return Tokenizer.from_file(str(file))
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(path).backend_tokenizer
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"the tokenizer of backbone.path={path} could not be loaded: {str(error).splitlines()[0]}",
+            "check the name, the network and HF_HUB_OFFLINE, or give a folder with tokenizer.json",
+        ) from error
