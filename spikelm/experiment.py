@@ -74,6 +74,7 @@ def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: C
             "recipe": config.recipe,
             "pretrained": needed["pretrained"]["run_id"] if "pretrained" in needed else None,
             "teacher": needed["teacher"]["run_id"] if "teacher" in needed else None,
+            "teacher_metrics": needed["teacher"]["metrics"] if "teacher" in needed else {},
             "seconds": round(time.monotonic() - started, 2),
             "peak_memory_mb": _peak_memory_mb(config.trainer.devices),
             "seed": config.seed,

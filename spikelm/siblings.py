@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from spikelm.errors import ConfigError
 from spikelm.schema import BackboneConfig, config_dir
@@ -19,7 +19,7 @@ def take_sibling(config: Any) -> None:
     if config.task.kind != "seq2seq" or backbone.kind != "bert":
         return
     family = config.task.name.partition("/")[0]
-    if family not in backbone.pairs:
+    if family not in _own(backbone.name).get("pairs", {}):  # bert_3l is made from bert_base, but has no sibling
         raise ConfigError(
             f"{config.task.name} needs an encoder-decoder; backbone={backbone.name} is a BERT", "backbone=bart_mini"
         )
@@ -32,9 +32,11 @@ def take_sibling(config: Any) -> None:
             backbone[key] = sibling[key]
 
 
-def _read(name: str) -> DictConfig:
-    loaded = OmegaConf.load(config_dir() / "backbone" / f"{name}.yaml")
-    found = OmegaConf.merge(OmegaConf.structured(BackboneConfig), loaded)
-    if not isinstance(found, DictConfig):
-        raise ConfigError(f"conf/backbone/{name}.yaml is not a mapping")
-    return found
+def _own(name: str) -> Any:
+    """What a backbone's file says itself; nothing for one that has no file here."""
+    path = config_dir() / "backbone" / f"{name}.yaml"
+    return OmegaConf.load(path) if path.is_file() else OmegaConf.create()
+
+
+def _read(name: str) -> Any:
+    return OmegaConf.merge(OmegaConf.structured(BackboneConfig), _own(name))

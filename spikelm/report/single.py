@@ -15,7 +15,11 @@ NAMES = {
     "spearman": "Spearman correlation x 100",
     "mlm_accuracy": "masked word accuracy, %",
     "nsp_accuracy": "next sentence accuracy, %",
+    **{f"rouge{kind}": f"ROUGE-{kind}, F1 %" for kind in ("1", "2", "L", "Lsum")},
+    "bleu": "BLEU (sacreBLEU)",
+    "chrf": "chrF (sacreBLEU)",
 }
+SHOWN = 2  # samples of generated text
 
 
 def show_result(result: dict[str, Any], console: Console) -> None:
@@ -27,8 +31,9 @@ def show_result(result: dict[str, Any], console: Console) -> None:
     table.add_column("compared with", justify="right")
     floor = result.get("constant_predictor", {})
     for name, value in result["metrics"].items():
-        against = f"{floor[name]:.2f} constant predictor" if name in floor else ""
-        table.add_row(_readable(name), f"{value:.2f}", against)
+        beside = {"constant predictor": floor, "teacher": result.get("teacher_metrics") or {}}
+        others = [f"{scores[name]:.2f} {what}" for what, scores in beside.items() if name in scores]
+        table.add_row(_readable(name), f"{value:.2f}", ", ".join(others))
     energy, ann = result["energy_mj"], result["energy_ann_mj"]
     for kind in ("fp32", "fp16"):
         spiking = result["firing_rate"]["mean"] is not None
@@ -42,16 +47,28 @@ def show_result(result: dict[str, Any], console: Console) -> None:
         table.add_row("firing rate, mean over sites", f"{sum(sites) / len(sites):.1%}", before)
         table.add_row("firing rate, weighted by MACs", f"{rate['mean']:.1%}", "")
     verdict = result["spike_driven"]
+    if detail := result.get("energy_detail"):
+        made = detail["generated"]
+        lengths = f"{made['mean_source']:.0f} tokens read, {made['mean_target']:.0f} written, {made['beams']} beams"
+        table.add_row("energy fp32, one generated text", f"{made['fp32']:.4f} mJ", f"{made['ann_fp32']:.4f} mJ ANN")
+        table.add_row("", "", lengths)
+        table.add_row("LM head fp32, real-valued, apart", f"{detail['lm_head_fp32']:.4f} mJ", "")
     table.add_row("spike-driven encoder", verdict["verdict"], f"real-valued: {_short(verdict['real_valued'])}")
     table.add_row("parameters", f"{result['parameters']:,}", "")
     table.add_row("seconds, peak memory", f"{result['seconds']:.0f} s", f"{result['peak_memory_mb']:.0f} MB")
     console.print(table)
+    for sample in result.get("samples", [])[:SHOWN]:
+        for what in ("source", "reference", "generated"):
+            console.print(f"  {what:<10} {sample[what]}", highlight=False, markup=False, soft_wrap=True)
+        console.print()
     console.print(f"in {result['directory']}", soft_wrap=True, highlight=False)
 
 
 def _readable(name: str) -> str:
-    plain = name.removesuffix("_mm")
-    return NAMES.get(plain, plain.replace("_", " ")) + (", mismatched" if plain != name else "")
+    for suffix, words in (("_mm", ", mismatched"), ("_test", ", test")):
+        if name.endswith(suffix):
+            return _readable(name.removesuffix(suffix)) + words
+    return NAMES.get(name, name.replace("_", " "))
 
 
 def _short(modules: list[str]) -> str:

@@ -57,7 +57,9 @@ class Seq2SeqModule(StageModule):
 
     def on_validation_epoch_end(self) -> None:
         loss, words = summed(self._seen).tolist()
-        self.scores = {**self.generator.scores(), "loss": loss / words}
+        found = self.generator.scores()
+        names = [f"{name}{suffix}" for suffix in self.task.splits.values() for name in self.task.metrics]
+        self.scores = {name: found[name] for name in names if name in found} | {"loss": loss / words}
 
 
 class Seq2SeqStudent(Seq2SeqModule):

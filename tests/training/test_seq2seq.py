@@ -1,0 +1,146 @@
+"""Summaries and translations from config to result: teacher first, losses against a plain loop, resuming."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from scipy.special import log_softmax, rel_entr, softmax
+
+from spikelm.compose import load_config
+from spikelm.errors import ConfigError
+from spikelm.experiment import open_run, run_experiment
+from spikelm.identity import identity, prerequisites
+from spikelm.records import run_id
+from spikelm.schema import Config
+from spikelm.training.builders import build_stage
+from spikelm.training.seq2seq import IGNORED
+
+QUIET = Console(quiet=True)
+FEW = ("source.train_rows=48", "source.dev_rows=12", "finetune.epochs=1")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+def config_of(runs: Path, *overrides: str) -> Config:
+    return load_config(["scale=smoke", f"runs_dir={runs}", *FEW, *overrides])
+
+
+def smoke(runs: Path, *overrides: str) -> dict[str, Any]:
+    return run_experiment(config_of(runs, *overrides), QUIET)
+
+
+def stage_of(config: Config) -> Any:
+    needed = {role: Path(run_experiment(run, QUIET)["directory"]) for role, run in prerequisites(config).items()}
+    return build_stage(config, needed, QUIET)
+
+
+@pytest.mark.parametrize(
+    ("task", "neuron", "metrics"),
+    [
+        ("sum/xsum", "bispike", ("rougeL", "rouge1", "rouge2", "rougeLsum")),
+        ("sum/cnn_dm", "lif", ("rougeL", "rouge1", "rouge2", "rougeLsum")),
+        ("mt/wmt16_enro", "bispike", ("bleu", "chrf")),
+    ],
+)
+def test_every_task_runs_with_its_teacher_first(task: str, neuron: str, metrics: tuple[str, ...], runs: Path) -> None:
+    result = smoke(runs, f"task={task}", f"neuron={neuron}", "T=2")
+    assert list(result["metrics"]) == [*metrics, *(f"{name}_test" for name in metrics), "loss"]
+    assert result["teacher"] == open_run(config_of(runs, f"task={task}", "neuron=ann")).id
+    assert set(result["teacher_metrics"]) == set(result["metrics"])
+    assert result["spike_driven"]["verdict"] == "fully"
+    assert {site.split(".")[0] for site in result["firing_rate"]["per_site"]} == {"encoder", "decoder"}
+    detail = result["energy_detail"]
+    assert detail["generated"]["ann_fp32"] > 0
+    assert detail["lm_head_fp32"] > 0
+    assert len(result["samples"]) == 10
+    assert set(result["samples"][0]) == {"source", "reference", "generated"}
+    assert result["metric_notes"]
+
+
+def test_the_backbone_of_a_scale_has_siblings_for_pairs() -> None:
+    named = {task: load_config([f"task={task}"]).backbone for task in ("glue/rte", "sum/xsum", "mt/wmt16_enro")}
+    assert {task: size.name for task, size in named.items()} == {
+        "glue/rte": "bert_mini",
+        "sum/xsum": "bart_mini",
+        "mt/wmt16_enro": "mbart_mini",
+    }
+    assert load_config(["task=sum/xsum", "backbone.layers=3"]).backbone.layers == 3, "an override stays"
+    assert load_config(["task=sum/xsum", "backbone=mbart_mini"]).backbone.kind == "mbart"
+    with pytest.raises(ConfigError, match="encoder-decoder"):
+        load_config(["task=sum/xsum", "backbone=bert_3l"])
+
+
+def test_a_plain_model_has_no_teacher_and_a_student_differs_by_its_losses() -> None:
+    def id_of(*overrides: str) -> str:
+        return run_id(identity(load_config(["task=sum/xsum", *overrides])))
+
+    assert not prerequisites(load_config(["task=sum/xsum", "neuron=ann"]))
+    assert id_of("neuron=ann", "distill=none") == id_of("neuron=ann")
+    assert id_of("neuron=lif", "distill=seq2seq") == id_of("neuron=lif"), "the paper's way is the default"
+    changes = ["distill.logits_loss=mse", "distill.scaled=true", "distill.attention=0", "distill=none"]
+    assert len({id_of("neuron=lif", change) for change in changes} | {id_of("neuron=lif")}) == len(changes) + 1
+
+
+@pytest.mark.parametrize("kind", ["kl", "mse"])
+def test_a_students_loss_is_the_plain_sum(kind: str, runs: Path) -> None:
+    stage = stage_of(config_of(runs, "task=sum/xsum", "neuron=bispike", f"distill.logits_loss={kind}"))
+    module, batch = stage.module, stage.train[0]
+    module.model.train()
+    loss = float(module.training_step(batch, 0))
+    names = ("input_ids", "attention_mask", "decoder_input_ids")
+    options = {"output_hidden_states": True, "output_attentions": True, "use_cache": False}
+    with torch.no_grad():
+        ours, theirs = (
+            model(**{name: batch[name] for name in names}, **options) for model in (module.model, module.teacher.model)
+        )
+    real = (batch["labels"] != IGNORED).numpy()
+    student, teacher = (output.logits.double().numpy()[real] for output in (ours, theirs))
+    goal = batch["labels"].numpy()[real]
+    expected = -log_softmax(student, axis=-1)[np.arange(len(goal)), goal].mean()
+    if kind == "kl":
+        expected += rel_entr(softmax(teacher, axis=-1), softmax(student, axis=-1)).sum(-1).mean()
+    else:
+        expected += ((student - teacher) ** 2).mean()
+    read = batch["attention_mask"].numpy().astype(bool)
+    for name, mask in (("encoder_hidden_states", read), ("decoder_hidden_states", real)):
+        pairs = zip(ours[name], theirs[name], strict=True)
+        expected += np.mean([((a - b).double().numpy()[mask] ** 2).mean() for a, b in pairs])
+    for name, mask in (("encoder_attentions", read), ("decoder_attentions", real), ("cross_attentions", real)):
+        pairs = zip(ours[name], theirs[name], strict=True)
+        expected += np.mean([((a - b).double() ** 2).sum(-1).mean(1).numpy()[mask].mean() for a, b in pairs])
+    assert loss == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_the_student_starts_as_the_teacher_with_neurons(runs: Path) -> None:
+    module = stage_of(config_of(runs, "task=sum/xsum", "neuron=bispike")).module
+    theirs = module.teacher.model.state_dict()
+    ours = module.model.state_dict()
+    assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items())
+    assert not module.teacher.model.training
+
+
+def test_a_resumed_run_ends_where_the_whole_one_ends(tmp_path: Path) -> None:
+    options = ("task=mt/wmt16_enro", "neuron=ann", "finetune.epochs=2")
+    whole = smoke(tmp_path / "whole", *options)
+    smoke(tmp_path / "cut", *options, "trainer.checkpoint_every=5")
+    run = open_run(config_of(tmp_path / "cut", *options))
+    [last] = run.checkpoints.glob("step-*.ckpt")
+    assert last.stem == "step-5", "of six steps"
+    (run.directory / "result.json").unlink()
+    again = smoke(tmp_path / "cut", *options)
+    assert again["metrics"] == whole["metrics"]
+    assert again["samples"] == whole["samples"]
+
+
+def test_options_of_labelled_tasks_are_refused() -> None:
+    for option in ("distill.noise=0.1", "distill.cache=true", "distill.start=general"):
+        with pytest.raises(ConfigError):
+            load_config(["task=sum/xsum", "neuron=bispike", option])
