@@ -67,7 +67,8 @@ def _subject(rng: random.Random, *kinds: str) -> Phrase:
         return rng.choice(SUBJECTS)
     if roll < 0.4:
         first, second = person(rng, "child", "adult"), person(rng, "child", "adult")
-        return together(first, second) if first.en != second.en else first
+        # "the tall girl and the girl" is one word too many
+        return first if first.en.split()[-1] == second.en.split()[-1] else together(first, second)
     return person(rng, *kinds)
 
 
