@@ -11,8 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from spikelm.check_pairs import check_pairs
+from spikelm.check_stages import check_distill, check_stage
 from spikelm.errors import ConfigError
-from spikelm.schema import Config, SourceConfig, StageConfig
+from spikelm.resolvers import register_resolvers
+from spikelm.schema import Config, SourceConfig
 from spikelm.siblings import take_sibling
 
 CHOICES: dict[str, tuple[str | None, ...]] = {
@@ -80,21 +82,6 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     if close:
         return f"; did you mean {close[0]}?"
     return f"; valid: {', '.join(names)}" if len(names) <= 12 else ""
-
-
-def register_resolvers() -> None:
-    """What recipes are written with: ${if_spiking:a,b} is a for a spiking neuron and b for the ANN,
-    ${if_pairs:a,b} is a for a task with pairs of texts, ${for_task:{rte:5},3} is 5 for glue/rte and 3 for all others.
-    """
-    OmegaConf.register_new_resolver(
-        "if_spiking", lambda a, b, *, _root_: a if _root_.neuron.get("_target_") else b, replace=True
-    )
-    OmegaConf.register_new_resolver(
-        "if_pairs", lambda a, b, *, _root_: a if _root_.task.kind == "seq2seq" else b, replace=True
-    )
-    OmegaConf.register_new_resolver(
-        "for_task", lambda by_task, other, *, _root_: by_task.get(_root_.task.name.split("/")[-1], other), replace=True
-    )
 
 
 def typed(cfg: DictConfig) -> Config:
@@ -190,38 +177,14 @@ def check(config: Config) -> None:
         raise ConfigError(
             "task=pretrain starts from scratch; backbone.path is for fine-tuning", "choose another backbone"
         )
-    _check_stage("pretrain", config.pretrain, config)
+    check_stage("pretrain", config.pretrain, config)
     if config.task.kind not in ("pretrain", "general"):
-        _check_stage("finetune", config.finetune, config)
-        _check_stage("teacher", config.teacher, config)
-    _check_distill(config)
+        check_stage("finetune", config.finetune, config)
+        check_stage("teacher", config.teacher, config)
+    check_distill(config)
     check_pairs(config.task)
     _check_source(config.source)
     check_neuron(config.neuron)
-
-
-def _check_distill(config: Config) -> None:
-    if config.task.kind == "general" and not config.spiking:
-        raise ConfigError(
-            "task=general_distill makes a spiking student; neuron=ann is its teacher", "choose another neuron"
-        )
-    if config.task.kind == "general" or (config.spiking and config.distill.start == "general"):
-        _check_stage("general", config.general, config)
-    if config.distill.cache and (config.distill.attention or config.distill.noise):
-        raise ConfigError(
-            "distill.cache keeps neither attention maps nor answers to noisy rows",
-            "distill.cache=false, or distill.attention=0 distill.noise=0",
-        )
-    if config.task.kind == "seq2seq" and config.spiking:
-        settings = config.distill
-        unknown = {"cache": settings.cache, "noise": settings.noise, "start=general": settings.start == "general"}
-        if names := [name for name, on in unknown.items() if on]:
-            raise ConfigError(f"distill.{names[0]} is for tasks with labels, not for {config.task.name}")
-    if not 0 <= config.distill.noise < 1:
-        raise ConfigError(f"distill.noise={config.distill.noise} is not valid; it is a share from 0 to below 1")
-    general_T = config.distill.general_T
-    if general_T is not None and general_T < 1:
-        raise ConfigError(f"distill.general_T={general_T} is not valid; it is a whole number of at least 1")
 
 
 def _check_source(source: SourceConfig) -> None:
@@ -238,25 +201,6 @@ def _check_source(source: SourceConfig) -> None:
             raise ConfigError(f"source.{key}={folder} is not a folder")
     if source.tokenizer and not Path(source.tokenizer).exists():
         raise ConfigError(f"source.tokenizer={source.tokenizer} does not exist; it is a vocab.txt or its folder")
-
-
-def _check_stage(name: str, stage: StageConfig, config: Config) -> None:
-    positions, devices = config.backbone.positions, config.trainer.devices
-    if (stage.steps is None) == (stage.epochs is None):
-        raise ConfigError(f"{name} needs either {name}.steps or {name}.epochs, not both and not neither")
-    if (stage.steps or stage.epochs or 0) < 1:
-        raise ConfigError(f"{name}.steps and {name}.epochs are whole numbers of at least 1")
-    if stage.calibrate is not None and stage.calibrate < 1:
-        raise ConfigError(f"{name}.calibrate={stage.calibrate} is not valid; it is a number of batches, at least 1")
-    if stage.follow is not None and not 0 <= stage.follow <= 1:
-        raise ConfigError(f"{name}.follow={stage.follow} is not valid; it is a share of the steps from 0 to 1")
-    for key in ("schedule_stretch", "schedule_speed"):
-        if (value := getattr(stage, key)) is not None and not 1 <= value < float("inf"):
-            raise ConfigError(f"{name}.{key}={value} is not valid; it is null or at least 1")
-    if stage.batch < devices:
-        raise ConfigError(f"{name}.batch={stage.batch} cannot be shared by trainer.devices={devices}")
-    if stage.max_length > positions:
-        raise ConfigError(f"{name}.max_length={stage.max_length} is longer than backbone.positions={positions}")
 
 
 def check_neuron(neuron: Mapping[str, Any]) -> None:

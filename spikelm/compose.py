@@ -17,8 +17,9 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from spikelm.check import all_keys, nearest, register_resolvers, typed
+from spikelm.check import all_keys, nearest, typed
 from spikelm.errors import ConfigError
+from spikelm.resolvers import register_resolvers
 from spikelm.schema import Config, config_dir, default_runs_dir
 
 

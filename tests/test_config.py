@@ -160,6 +160,11 @@ def test_tables_print_the_papers_numbers() -> None:
     assert [row.paper["energy_fp32"] for row in load_table(5).rows] == five["fp32_mJ"]
 
 
+def test_a_row_has_room_for_two_sentences() -> None:
+    with pytest.raises(ConfigError, match=r"pretrain\.max_length=1 is not valid"):
+        load_config(["task=pretrain", "pretrain.max_length=1"])
+
+
 def test_recipes_may_differ_by_task_and_by_neuron(tmp_path: Path) -> None:
     local = ["source=local", f"source.root={tmp_path}", "scale=minilm", "backbone=bert_mini", "backbone.positions=128"]
     epochs = {

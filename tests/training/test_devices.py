@@ -108,11 +108,14 @@ def test_a_workers_error_is_the_runs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_workers_crash_is_one_line_and_its_traceback_is_kept(tmp_path: Path) -> None:
+    weights(tmp_path, "task=pretrain", "neuron=ann", "pretrain.steps=1")
+    (tokenizer,) = (tmp_path / ".cache").glob("wordpiece*.json")
+    tokenizer.write_text("{")
     with pytest.raises(SpikeLMError, match=r"rank 0 of 2") as caught:
-        weights(tmp_path, "task=pretrain", "neuron=ann", "source.documents=1", TWO)
+        weights(tmp_path, "task=pretrain", "neuron=ann", TWO)
     assert "\n" not in caught.value.what
     (kept,) = tmp_path.glob("pretrain/*/traceback.txt")
-    assert "encoded_documents" in kept.read_text()
+    assert "load_tokenizer" in kept.read_text()
 
 
 @pytest.mark.slow
