@@ -182,7 +182,7 @@ def check(config: Config) -> None:
         check_stage("finetune", config.finetune, config)
         check_stage("teacher", config.teacher, config)
     check_distill(config)
-    check_pairs(config.task)
+    check_pairs(config.task, config.backbone.positions)
     _check_source(config.source)
     check_neuron(config.neuron)
 

@@ -11,7 +11,7 @@ METRICS = ("rougeL", "rouge1", "rouge2", "rougeLsum", "bleu", "chrf")
 GENERATE = ("beams", "min_length", "max_length", "length_penalty")
 
 
-def check_pairs(task: TaskConfig) -> None:
+def check_pairs(task: TaskConfig, positions: int) -> None:
     """Raise a ConfigError that names the key, its value and what is valid; other kinds of tasks have none of this."""
     if task.kind != "seq2seq":
         return
@@ -26,6 +26,10 @@ def check_pairs(task: TaskConfig) -> None:
         if getattr(task, key) < 3:  # a text has two special tokens
             raise ConfigError(f"task.{key}={getattr(task, key)} is not valid; it is a whole number of at least 3")
     _check_generate(task.generate)
+    lengths = {"source_length": task.source_length, "target_length": task.target_length}
+    for key, length in {**lengths, "generate.max_length": task.generate["max_length"]}.items():
+        if length > positions:
+            raise ConfigError(f"task.{key}={length} is longer than backbone.positions={positions}")
 
 
 def _check_generate(settings: dict[str, Any]) -> None:

@@ -7,14 +7,11 @@ from omegaconf import OmegaConf
 
 def register_resolvers() -> None:
     """What recipes are written with: ${if_spiking:a,b} is a for a spiking neuron and b for the ANN,
-    ${if_pairs:a,b} is a for a task with pairs of texts, ${for_task:{rte:5},3} is 5 for glue/rte and 3 for all others.
+    ${if_pairs:a,b} is a for a task with pairs of texts and b for all others.
     """
     OmegaConf.register_new_resolver(
         "if_spiking", lambda a, b, *, _root_: a if _root_.neuron.get("_target_") else b, replace=True
     )
     OmegaConf.register_new_resolver(
         "if_pairs", lambda a, b, *, _root_: a if _root_.task.kind == "seq2seq" else b, replace=True
-    )
-    OmegaConf.register_new_resolver(
-        "for_task", lambda by_task, other, *, _root_: by_task.get(_root_.task.name.split("/")[-1], other), replace=True
     )

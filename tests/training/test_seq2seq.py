@@ -76,6 +76,8 @@ def test_the_backbone_of_a_scale_has_siblings_for_pairs() -> None:
     assert load_config(["task=sum/xsum", "backbone=mbart_mini"]).backbone.kind == "mbart"
     with pytest.raises(ConfigError, match="encoder-decoder"):
         load_config(["task=sum/xsum", "backbone=bert_3l"])
+    with pytest.raises(ConfigError, match=r"task\.source_length=192 is longer than backbone\.positions=100"):
+        load_config(["task=sum/xsum", "backbone.positions=100"])
 
 
 def test_a_plain_model_has_no_teacher_and_a_student_differs_by_its_losses() -> None:
