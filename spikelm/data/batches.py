@@ -99,23 +99,34 @@ class _Steps(Sampler[int]):
         return self.total
 
 
-class RowBatches(StepBatches):
-    """Batches of labelled rows."""
+class EpochBatches(StepBatches):
+    """Every row once an epoch, rows of like length together, in an order that depends on seed and epoch alone."""
 
-    def __init__(self, data: Encoded, seed: int, batch: int, shard: tuple[int, int] = (0, 1)) -> None:
+    def __init__(self, lengths: np.ndarray, seed: int, batch: int, shard: tuple[int, int] = (0, 1)) -> None:
         super().__init__(seed, batch, shard)
-        self.data = data
-        self.steps_per_epoch = -(-len(data) // batch)
+        self.lengths = lengths
+        self.steps_per_epoch = -(-len(lengths) // batch)
         self._epoch = -1
         self._order: list[np.ndarray] = []
 
-    def __getitem__(self, step: int) -> Batch:
+    def rows(self, step: int) -> np.ndarray:
+        """The rows of a step's whole batch."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if epoch != self._epoch:
-            self._order = epoch_order(self.data.lengths, self.batch, self.seed, epoch)
+            self._order = epoch_order(self.lengths, self.batch, self.seed, epoch)
             self._epoch = epoch
-        rank, world = self.shard
-        return shard_batch(labelled_batch(self.data, self._order[position]), rank, world)
+        return self._order[position]
+
+
+class RowBatches(EpochBatches):
+    """Batches of labelled rows."""
+
+    def __init__(self, data: Encoded, seed: int, batch: int, shard: tuple[int, int] = (0, 1)) -> None:
+        super().__init__(data.lengths, seed, batch, shard)
+        self.data = data
+
+    def __getitem__(self, step: int) -> Batch:
+        return shard_batch(labelled_batch(self.data, self.rows(step)), *self.shard)
 
 
 def labelled_batch(data: Encoded, rows: Sequence[int] | np.ndarray) -> Batch:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from spikelm.data.batches import Batch, StepBatches, epoch_order, shard_batch
+from spikelm.data.batches import Batch, EpochBatches, shard_batch
 from spikelm.data.encode_pairs import EncodedPairs
 from spikelm.data.pair_tokenizer import PairTokenizer
 
@@ -42,25 +42,18 @@ def _padded(rows: Sequence[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarra
     return ids, mask
 
 
-class PairBatches(StepBatches):
-    """Training batches: pairs of like length together, in an order that depends on the seed and the step alone."""
+class PairBatches(EpochBatches):
+    """Training batches of pairs."""
 
     def __init__(
         self, data: EncodedPairs, tokenizer: PairTokenizer, seed: int, batch: int, shard: tuple[int, int] = (0, 1)
     ) -> None:
-        super().__init__(seed, batch, shard)
+        super().__init__(data.lengths, seed, batch, shard)
         self.data = data
         self.tokenizer = tokenizer
-        self.steps_per_epoch = -(-len(data) // batch)
-        self._epoch = -1
-        self._order: list[np.ndarray] = []
 
     def __getitem__(self, step: int) -> Batch:
-        epoch, position = divmod(step, self.steps_per_epoch)
-        if epoch != self._epoch:
-            self._order = epoch_order(self.data.lengths, self.batch, self.seed, epoch)
-            self._epoch = epoch
-        return shard_pairs(pair_batch(self.data, self._order[position], self.tokenizer), *self.shard)
+        return shard_pairs(pair_batch(self.data, self.rows(step), self.tokenizer), *self.shard)
 
 
 def shard_pairs(batch: Batch, rank: int, world: int) -> Batch:
