@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from spikelm.data.batches import Batch, StepBatches, epoch_order, shard_batch, step_seed
@@ -11,7 +13,7 @@ from spikelm.data.packed import PackedDocuments
 BLOCK = 100_000
 
 
-class BlockBatches(StepBatches):
+class BlockBatches(StepBatches, ABC):
     """Rows (places in the documents) drawn anew each epoch; a subclass says how they are drawn and made a batch."""
 
     purpose = "rows"  # of the seed they are drawn with
@@ -31,17 +33,17 @@ class BlockBatches(StepBatches):
         self._steps = len(self._order)
         self.steps_per_epoch = self.blocks * self._steps
 
+    @abstractmethod
     def draw(self, rng: np.random.Generator, count: int | None, among: np.ndarray | None = None) -> np.ndarray:
         """`count` rows, or those of every document of `among` (default: all) gone through once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lengths(self, rows: np.ndarray) -> np.ndarray:
         """Tokens of each row, special ones included."""
-        raise NotImplementedError
 
+    @abstractmethod
     def batch_of(self, rows: np.ndarray, seed: int) -> Batch:
         """The rows as one batch."""
-        raise NotImplementedError
 
     def _load(self, number: int) -> None:
         """The rows of a block, counted through all epochs, and the order of its batches."""
