@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from spikelm.data.pair_batches import PairBatches, evaluation_pairs
 from spikelm.data.pair_tokenizer import PairTokenizer, load_pair_tokenizer
 from spikelm.data.seq2seq import load_pairs
 from spikelm.data.sources import Text
+from spikelm.identity import PLAIN
 from spikelm.measure.energy import energy_mj, spiking_energy_mj
 from spikelm.measure.model import measure_firing, measure_terms
 from spikelm.measure.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
@@ -110,9 +112,7 @@ def _fresh(config: Config, vocab: int, tokens: SpecialTokens) -> nn.Module:
 
 def load_teacher(config: Config, folder: Path) -> nn.Module:
     """The plain fine-tuned model."""
-    from dataclasses import replace
-
-    return load_seq2seq(replace(config, neuron={"name": "ann"}), folder)
+    return load_seq2seq(replace(config, neuron=dict(PLAIN)), folder)
 
 
 def measure_seq2seq(
