@@ -19,6 +19,9 @@ def check_stage(name: str, stage: StageConfig, config: Config) -> None:
         raise ConfigError(f"{name}.calibrate={stage.calibrate} is not valid; it is a number of batches, at least 1")
     if stage.follow is not None and not 0 <= stage.follow <= 1:
         raise ConfigError(f"{name}.follow={stage.follow} is not valid; it is a share of the steps from 0 to 1")
+    if stage.task_rows is not None and (stage.task_rows < 1 or name != "general"):
+        what = "it is a number of rows, at least 1" if name == "general" else "only general.task_rows is"
+        raise ConfigError(f"{name}.task_rows={stage.task_rows} is not valid; {what}")
     for key in ("schedule_stretch", "schedule_speed"):
         if (value := getattr(stage, key)) is not None and not 1 <= value < float("inf"):
             raise ConfigError(f"{name}.{key}={value} is not valid; it is null or at least 1")

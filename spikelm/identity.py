@@ -20,7 +20,8 @@ READING = (
     *("repo", "revision", "folders", "paper"),
 )
 PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task: left out where there are none
-OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed")  # of a stage: left out where not set
+#: of a stage: left out where not set
+OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed", "task_rows")
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
 SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
 #: of `distill`: left out at these values, as in runs made before they were there
@@ -121,7 +122,8 @@ def size_of(backbone: BackboneConfig) -> dict[str, Any]:
 
 def _source(config: Config) -> dict[str, Any]:
     if config.source.name != "embedded":
-        return source_identity(config.task, config.source, Path(config.runs_dir) / ".cache")
+        task_rows = config.general.task_rows if config.task.kind == "general" else None
+        return source_identity(config.task, config.source, Path(config.runs_dir) / ".cache", task_rows)
     found = {key: value for key, value in asdict(config.source).items() if value is not None}
     if config.task.kind == "seq2seq":  # pairs are not made of documents
         del found["documents"]

@@ -100,6 +100,7 @@ class StageConfig:
     max_length: int = 128
     calibrate: int | None = None  # batches whose mean sets the spike amplitudes; null: the first, as in the paper
     follow: float | None = None  # share of the steps during which the amplitudes are set anew every tenth step
+    task_rows: int | None = None  # of general: training rows of each GLUE task, without labels, beside the text
     seed: int = 42  # of the pretrained or general run that a fine-tuning needs
 
 

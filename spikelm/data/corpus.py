@@ -14,23 +14,27 @@ from spikelm.data.hub_text import HELD_OUT_EVERY, labelled_documents, repository
 from spikelm.data.remembered import place_of, recall, remember
 from spikelm.data.sources import Text, content_hash, local_root
 from spikelm.data.streams import Document, Documents
+from spikelm.data.task_text import with_task_text
 from spikelm.data.text_files import count_documents, local_documents, text_files
 from spikelm.errors import DataError
 from spikelm.schema import SourceConfig
 
 
-def load_documents(source: SourceConfig, cache: Path | None = None) -> Text:
-    """Documents as lists of sentences, by split; files are surveyed once and streamed ever after."""
+def load_documents(source: SourceConfig, cache: Path | None = None, task_rows: int | None = None) -> Text:
+    """Documents as lists of sentences, by split; files are surveyed once and streamed ever after.
+
+    With `task_rows`, so many training rows of each GLUE task behind them.
+    """
     if source.name == "embedded":
-        return _embedded(source)
-    if source.name == "local":
-        return _local(source, cache)
-    return _hub(source, cache)
+        text = _embedded(source)
+    else:
+        text = _local(source, cache) if source.name == "local" else _hub(source, cache)
+    return with_task_text(text, source, task_rows) if task_rows else text
 
 
-def documents_hash(source: SourceConfig, cache: Path) -> str:
+def documents_hash(source: SourceConfig, cache: Path, task_rows: int | None = None) -> str:
     """The content hash of the pretraining text, from the cache when its files have not changed."""
-    return load_documents(source, cache).content_hash
+    return load_documents(source, cache, task_rows).content_hash
 
 
 def text_folder(source: SourceConfig) -> Path:

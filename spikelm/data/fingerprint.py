@@ -17,12 +17,16 @@ from spikelm.errors import DataError
 from spikelm.schema import SourceConfig, TaskConfig
 
 
-def source_identity(task: TaskConfig, source: SourceConfig, cache: Path) -> dict[str, Any]:
+def source_identity(
+    task: TaskConfig, source: SourceConfig, cache: Path, task_rows: int | None = None
+) -> dict[str, Any]:
     """The part of a local or hub source that decides a result: its content, by hash or by name, and its tokenizer's."""
     if source.name == "hub":
         found = _hub_identity(task, source)
+        if task_rows:
+            found["rows"] = {"repo": source.glue or GLUE, "revision": source.revision}
     elif task.kind in ("pretrain", "general"):
-        found = {"name": source.name, "content": documents_hash(source, cache)}
+        found = {"name": source.name, "content": documents_hash(source, cache, task_rows)}
     else:
         found = {"name": source.name, "content": _rows_hash(task, source, cache)}
     # Without a file the tokenizer is trained on the pretraining text, which is in the pretrained run's identity.

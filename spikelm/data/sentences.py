@@ -18,7 +18,10 @@ COLUMNS = 4  # of a row: start and end of the first sentence, start and end of t
 
 
 class SentenceBatches(BlockBatches):
-    """One sentence, or two in a row as [CLS] a [SEP] b [SEP], half of each: what GLUE's tasks look like."""
+    """One sentence, or two in a row as [CLS] a [SEP] b [SEP], half of each: what GLUE's tasks look like.
+
+    The last `task_rows` documents are rows of such tasks and stay whole, pairs in both orders.
+    """
 
     purpose = "sentences"
 
@@ -30,7 +33,9 @@ class SentenceBatches(BlockBatches):
         batch: int,
         max_length: int,
         shard: tuple[int, int] = (0, 1),
+        task_rows: int = 0,
     ) -> None:
+        self.articles = len(documents) - task_rows
         ids = tokenizer.get_vocab()
         self.cls, self.sep = (np.array([ids[name]], np.int32) for name in ("[CLS]", "[SEP]"))
         super().__init__(documents, seed, batch, max_length, shard)
@@ -51,6 +56,9 @@ class SentenceBatches(BlockBatches):
     def _document_rows(self, rows: array[int], document: int, rng: np.random.Generator) -> None:
         """Every sentence of a document once, each sentence cut to its share of the room."""
         bounds = self.documents.bounds(document)
+        if document >= self.articles:
+            self._task_rows(rows, list(pairwise(bounds)))
+            return
         spans = [(a, b) for a, b in pairwise(bounds) if b - a >= SHORTEST]
         position = 0
         while position < len(spans):
@@ -59,6 +67,19 @@ class SentenceBatches(BlockBatches):
             cut = [(a, min(b, a + room)) for a, b in taken]
             rows.extend([*cut[0], *(cut[1] if len(cut) > 1 else (0, 0))])
             position += len(taken)
+
+    def _task_rows(self, rows: array[int], spans: list[tuple[int, int]]) -> None:
+        """A task's row as it is, cut where it is too long: the longer part first."""
+        if len(spans) == 1:
+            (start, end) = spans[0]
+            rows.extend([start, min(end, start + self.max_length - 2), 0, 0])
+        elif len(spans) == 2:
+            room = self.max_length - 3
+            sizes = [end - start for start, end in spans]
+            # What the other leaves free, at least half of the room.
+            most = [max(room - other, room // 2) for other in reversed(sizes)]
+            a, b = ((start, min(end, start + size)) for (start, end), size in zip(spans, most, strict=True))
+            rows.extend([*a, *b, *b, *a])
 
     def lengths(self, rows: np.ndarray) -> np.ndarray:
         first, second = rows[:, 1] - rows[:, 0], rows[:, 3] - rows[:, 2]

@@ -26,6 +26,7 @@ class Text:
     splits: dict[str, Any]
     content_hash: str
     warnings: tuple[str, ...] = ()  # for the user, not for the record
+    task_rows: int = 0  # of the training documents, those at the end that are rows of tasks
 
     def record(self, source: SourceConfig) -> dict[str, Any]:
         """The `source` entry of a result."""

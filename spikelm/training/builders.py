@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 from rich.console import Console
+from tokenizers import Tokenizer
 from torch import nn
 
 from spikelm.check import typed
 from spikelm.data.batches import Batch, RowBatches, StepBatches, evaluation_batches
+from spikelm.data.blocks import BlockBatches
 from spikelm.data.cache import encoded_documents, encoded_rows
 from spikelm.data.corpus import load_documents
 from spikelm.data.encode import Encoded, encode_rows
@@ -65,14 +67,11 @@ def build_stage(config: Config, needed: Mapping[str, Path], console: Console) ->
 def _unlabelled(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     """Pretraining and general distillation: text without labels, evaluated on what is held out."""
     cache = Path(config.runs_dir) / ".cache"
-    text = announced(load_documents(config.source, cache), console)
+    text = announced(load_documents(config.source, cache, config.stage.task_rows), console)
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     stage, pretraining = config.stage, config.task.kind == "pretrain"
-    batches = PretrainingBatches if pretraining else SentenceBatches
-    train, held_out = (
-        batches(encoded_documents(text, split, tokenizer, cache), tokenizer, config.seed, size, stage.max_length)
-        for split, size in (("train", stage.batch), ("validation", EVALUATION_BATCH))
-    )
+    train = _text_batches(config, text, "train", tokenizer, stage.batch)
+    held_out = _text_batches(config, text, "validation", tokenizer, EVALUATION_BATCH)
     total = total_steps(stage, train.steps_per_epoch)
     if pretraining:
         model = build_pretraining_model(config, tokenizer.get_vocab_size())
@@ -90,6 +89,15 @@ def _unlabelled(config: Config, needed: Mapping[str, Path], console: Console) ->
         source=text.record(config.source),
         constant={},
     )
+
+
+def _text_batches(config: Config, text: Text, split: str, tokenizer: Tokenizer, batch: int) -> BlockBatches:
+    """Batches of a split of unlabelled text, as the run's kind makes them."""
+    documents = encoded_documents(text, split, tokenizer, Path(config.runs_dir) / ".cache")
+    if config.task.kind == "pretrain":
+        return PretrainingBatches(documents, tokenizer, config.seed, batch, config.stage.max_length)
+    rows = text.task_rows if split == "train" else 0
+    return SentenceBatches(documents, tokenizer, config.seed, batch, config.stage.max_length, task_rows=rows)
 
 
 def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
@@ -150,10 +158,8 @@ def audit_batch(saved: Mapping[str, Any]) -> Batch:
     cache = Path(config.runs_dir) / ".cache"
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     if config.task.kind in ("pretrain", "general"):
-        documents = encoded_documents(load_documents(config.source, cache), "train", tokenizer, cache)
-        stage = config.stage
-        kind = PretrainingBatches if config.task.kind == "pretrain" else SentenceBatches
-        samples = kind(documents, tokenizer, config.seed, stage.batch, stage.max_length).fixed(AUDIT_ROWS)
+        text = load_documents(config.source, cache, config.stage.task_rows)
+        samples = _text_batches(config, text, "train", tokenizer, config.stage.batch).fixed(AUDIT_ROWS)
     else:
         split = next(iter(config.task.splits))
         rows = load_rows(config.task, config.source).splits[split][:AUDIT_ROWS]

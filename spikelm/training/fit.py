@@ -6,6 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
 from rich.console import Console
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader
 
 from spikelm.data.batches import Batch, StepBatches
@@ -100,9 +102,15 @@ def fit(
         DataLoader([part for batch in split if (part := _rows(batch, ranks))], batch_size=None)  # type: ignore[arg-type]
         for split in evaluation
     ]
-    _fit(trainer, module, train.loader(start, module.total, config.workers), loaders, resume)
-    if not module.scores or module.total % min(evaluate_every, module.total):
-        trainer.validate(module, loaders, verbose=False)
+    with _attention(config.precision, on_gpu):
+        _fit(trainer, module, train.loader(start, module.total, config.workers), loaders, resume)
+        if not module.scores or module.total % min(evaluate_every, module.total):
+            trainer.validate(module, loaders, verbose=False)
+
+
+def _attention(precision: str, on_gpu: bool) -> AbstractContextManager[Any]:
+    """Plain products for attention in bf16 on a CPU: the backward of torch's fused kernel is several times slower."""
+    return sdpa_kernel(SDPBackend.MATH) if precision == "bf16-mixed" and not on_gpu else nullcontext()
 
 
 def _strategy(ranks: Ranks) -> Any:

@@ -75,3 +75,21 @@ def test_rows_fit_and_fixed_ones_stay() -> None:
 def test_text_without_a_sentence_is_refused() -> None:
     with pytest.raises(DataError, match="no sentence"):
         SentenceBatches(PackedDocuments.of([[np.array([5], np.int32)]]), TOKENIZER, 0, 4, 32)
+
+
+def test_rows_of_tasks_stay_whole_and_pairs_come_in_both_orders() -> None:
+    articles = [[np.full(6, 10 * d + s, np.int32) for s in range(4)] for d in range(1, 4)]
+    pair, single, short = [np.full(5, 500), np.full(40, 501)], [np.full(2, 600)], [np.full(30, 700), np.full(30, 701)]
+    packed = PackedDocuments.of([*articles, pair, single, short])
+    train = SentenceBatches(packed, TOKENIZER, 0, 4, 32, task_rows=3)
+    rows = [ids[ids > 0].tolist() for step in range(train.steps_per_epoch) for ids in train[step]["input_ids"]]
+    of_tasks = sorted(row for row in rows if max(row) >= 500)
+    # 32 - 3 tokens of room: a short part leaves the rest to the long one, two long ones get 14 each
+    expected = [
+        [CLS, *[500] * 5, SEP, *[501] * 24, SEP],
+        [CLS, *[501] * 24, SEP, *[500] * 5, SEP],
+        [CLS, 600, 600, SEP],
+        [CLS, *[700] * 14, SEP, *[701] * 14, SEP],
+        [CLS, *[701] * 14, SEP, *[700] * 14, SEP],
+    ]
+    assert of_tasks == sorted(expected)

@@ -1,0 +1,66 @@
+"""Training rows of the GLUE tasks as text without labels: pairs that share words, which no article has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from spikelm.data import microworld
+from spikelm.data.local import task_folder
+from spikelm.data.sources import Text, content_hash, load_rows, local_root
+from spikelm.data.streams import Document, Documents
+from spikelm.errors import DataError
+from spikelm.schema import SourceConfig, TaskConfig, config_dir
+
+
+def with_task_text(text: Text, source: SourceConfig, limit: int) -> Text:
+    """The text with the first `limit` training rows of each task behind it, each a document of one or two sentences.
+
+    Rows that are evaluated are never read, and no label is kept.
+    """
+    rows = [document for task in _tasks(source) for document in _documents(task, source, limit)]
+    if not rows:
+        raise DataError("general.task_rows: the source has no GLUE task", "general.task_rows=null")
+    articles = text.splits["train"]
+    joined = Documents(partial(_joined, articles, rows), len(articles) + len(rows))
+    found = content_hash([text.content_hash, *rows])
+    return Text({**text.splits, "train": joined}, found, text.warnings, task_rows=len(rows))
+
+
+def _joined(articles: Documents, rows: list[Document]) -> Iterator[Document]:
+    return chain(articles, rows)
+
+
+def _tasks(source: SourceConfig) -> list[TaskConfig]:
+    """The GLUE tasks that the source has."""
+    tasks = []
+    for path in sorted((config_dir() / "task" / "glue").glob("*.yaml")):
+        merged: Any = OmegaConf.merge(OmegaConf.structured(TaskConfig), OmegaConf.load(path))
+        task: Any = OmegaConf.to_object(merged)
+        if source.name == "embedded" and task.name.removeprefix("glue/") not in microworld.TASKS:
+            continue
+        if source.name == "local" and not _has(source, task):
+            continue
+        tasks.append(task)
+    return tasks
+
+
+def _has(source: SourceConfig, task: TaskConfig) -> bool:
+    try:
+        task_folder(local_root(source), task)
+    except DataError as error:
+        if "more than one folder" in str(error):
+            raise
+        return False
+    return True
+
+
+def _documents(task: TaskConfig, source: SourceConfig, limit: int) -> list[Document]:
+    found = load_rows(replace(task, splits={}), replace(source, train_rows=limit)).splits["train"]
+    documents = ([row[column] for column in task.columns if row[column].strip()] for row in found)
+    return [document for document in documents if document]

@@ -1,0 +1,68 @@
+"""Rows of tasks beside the text of the general distillation: training rows alone, without labels, in the identity."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from spikelm.compose import load_config
+from spikelm.data.corpus import load_documents
+from spikelm.errors import ConfigError, DataError
+from spikelm.identity import identity, prerequisites
+from spikelm.records import run_id
+from spikelm.schema import Config
+
+TRAIN = "sentence1\tsentence2\tlabel\nA man eats.\tThe man is eating.\t1\nDogs run.\tIt rains.\t0\nOne.\tTwo.\t1\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name, text in (("train", TRAIN), ("dev", "sentence1\tsentence2\tlabel\nNever read.\tNor this.\t1\n")):
+        (tmp_path / "glue" / "RTE").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "glue" / "RTE" / f"{name}.tsv").write_text(text)
+    (tmp_path / "wikitext").mkdir()
+    article = " \n = Title = \n \n First sentence here . Second sentence here . \n"
+    for name in ("train", "valid"):
+        (tmp_path / "wikitext" / f"{name}.txt").write_text(article * 3)
+    return tmp_path / "glue"
+
+
+def config(root: Path, *overrides: str) -> Config:
+    return load_config(["task=general_distill", "source=local", f"source.root={root}", *overrides])
+
+
+def test_training_rows_follow_the_articles(root: Path) -> None:
+    source = config(root).source
+    plain, more = load_documents(source), load_documents(source, task_rows=2)
+    documents = list(more.splits["train"])
+    articles = len(plain.splits["train"])
+    assert documents[:articles] == list(plain.splits["train"])
+    assert documents[articles:] == [["A man eats.", "The man is eating."], ["Dogs run.", "It rains."]]
+    assert len(more.splits["train"]) == len(documents) == articles + more.task_rows
+    assert list(more.splits["validation"]) == list(plain.splits["validation"])
+
+
+def test_they_are_part_of_what_a_run_is(root: Path) -> None:
+    def found(*overrides: str) -> str:
+        return run_id(identity(config(root, *overrides)))
+
+    plain, two, three = found(), found("general.task_rows=2"), found("general.task_rows=3")
+    assert len({plain, two, three}) == 3
+    train = root / "RTE" / "train.tsv"
+    train.write_text(TRAIN.replace("It rains.", "It pours."))
+    assert found() == plain
+    assert found("general.task_rows=2") != two
+    student = config(root, "task=glue/rte", "distill=general", "general.task_rows=2")
+    assert run_id(identity(prerequisites(student)["pretrained"])) == found("general.task_rows=2")
+
+
+def test_mistakes_are_named(root: Path) -> None:
+    with pytest.raises(ConfigError, match=r"general\.task_rows=0 is not valid"):
+        config(root, "general.task_rows=0")
+    with pytest.raises(ConfigError, match=r"only general\.task_rows"):
+        config(root, "task=glue/rte", "finetune.task_rows=3")
+    shutil.rmtree(root / "RTE")
+    with pytest.raises(DataError, match="no GLUE task"):
+        load_documents(config(root).source, task_rows=2)
