@@ -48,7 +48,10 @@ def check_distill(config: Config) -> None:
         )
     if config.task.kind == "seq2seq" and config.spiking:
         settings = config.distill
-        unknown = {"cache": settings.cache, "noise": settings.noise, "start=general": settings.start == "general"}
+        unknown = {
+            **{"cache": settings.cache, "noise": settings.noise, "start=general": settings.start == "general"},
+            "frozen_embeddings": settings.frozen_embeddings,
+        }
         if names := [name for name, on in unknown.items() if on]:
             raise ConfigError(f"distill.{names[0]} is for tasks with labels, not for {config.task.name}")
     if not 0 <= config.distill.noise < 1:

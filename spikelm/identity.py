@@ -16,7 +16,16 @@ from spikelm.schema import BackboneConfig, Config, StageConfig, TaskConfig, conf
 
 #: fields of a task that say how to read it: what is read is in the hash of its content
 READING = (
-    *("hub", "paper_epochs", "bipft_epochs", "official_rows", "file_columns", "tsv_columns", "skip_broken"),
+    *(
+        "hub",
+        "mini_steps",
+        "paper_epochs",
+        "bipft_epochs",
+        "official_rows",
+        "file_columns",
+        "tsv_columns",
+        "skip_broken",
+    ),
     *("repo", "revision", "folders", "paper"),
 )
 PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task: left out where there are none
@@ -25,7 +34,7 @@ OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed", "task_ro
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
 SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
 #: of `distill`: left out at these values, as in runs made before they were there
-LATER = {"noise": 0.0, "logits_loss": "kl", "scaled": True}
+LATER = {"noise": 0.0, "logits_loss": "kl", "scaled": True, "frozen_embeddings": False}
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 

@@ -47,6 +47,7 @@ class TaskConfig:
     file_columns: dict[str, str] = field(default_factory=dict)  # column -> its name in the official TSV, if another
     tsv_columns: list[str] = field(default_factory=list)  # of an official TSV without a header line
     skip_broken: bool = False  # leave out TSV rows with too few or too many fields, as the hub does
+    mini_steps: int = 1500  # of fine-tuning at scale mini
     paper_epochs: int = 0  # of SpikeLM's scripts
     bipft_epochs: int = 0  # of BiPFT's scripts, whose epochs the paper says it keeps (recipe=paper)
     # what follows is for seq2seq
@@ -138,6 +139,7 @@ class DistillConfig:
     logits_loss: str = "kl"  # kl | mse, of pairs of texts
     scaled: bool = True  # hidden states: over the teacher's variance; false: the plain squared error
     noise: float = 0.0  # share of the tokens replaced in half of the rows, which then learn from the teacher alone
+    frozen_embeddings: bool = False  # as in the general stage: what imitates has the same ones as its teacher's start
 
     @property
     def from_teacher(self) -> bool:

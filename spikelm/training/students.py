@@ -87,6 +87,8 @@ class StudentModule(GlueModule):
         super().__init__(model, task, stage, total, seed)
         self.teacher = teacher
         self.settings = settings
+        if settings.frozen_embeddings:
+            self.model.bert.embeddings.requires_grad_(False)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         settings, mask = self.settings, batch["attention_mask"]

@@ -138,6 +138,16 @@ def test_a_head_is_taken_over(runs: Path) -> None:
     assert torch.equal(module.model.bert.pooler.dense.weight, module.teacher.model.bert.pooler.dense.weight)
 
 
+def test_embeddings_can_be_left_as_they_are(runs: Path) -> None:
+    def trained(*options: str) -> set[str]:
+        module = stage_of(config_of(runs, *RTE, "distill=general", *options)).module
+        updated = {id(p) for group in module.configure_optimizers()["optimizer"].param_groups for p in group["params"]}
+        return {name for name, parameter in module.model.named_parameters() if id(parameter) in updated}
+
+    every, some = trained(), trained("distill.frozen_embeddings=true")
+    assert every - some == {name for name in every if name.startswith("bert.embeddings.")} != set()
+
+
 @pytest.mark.parametrize("options", [("task=general_distill", "neuron=bispike"), (*RTE, "distill=general")])
 def test_a_resumed_student_ends_where_the_whole_one_ends(options: tuple[str, ...], tmp_path: Path) -> None:
     whole = smoke(tmp_path / "whole", *options)
