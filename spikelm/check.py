@@ -44,15 +44,10 @@ AT_LEAST_ONE = (
     "source.documents",
 )
 NOT_NEGATIVE = (
-    *("seed", "source.seed", "pretrain.warmup", "finetune.warmup", "pretrain.weight_decay"),
-    *("general.warmup", "general.weight_decay", "distill.labels", "distill.logits", "distill.hidden"),
-    *(
-        "distill.attention",
-        "finetune.weight_decay",
-        "trainer.workers",
-        "backbone.dropout",
-        "backbone.attention_dropout",
-    ),
+    *("seed", "source.seed", "trainer.workers", "backbone.dropout", "backbone.attention_dropout"),
+    *("pretrain.warmup", "finetune.warmup", "general.warmup"),
+    *("pretrain.weight_decay", "finetune.weight_decay", "general.weight_decay"),
+    *("distill.labels", "distill.logits", "distill.hidden", "distill.attention", "distill.task_rows"),
 )
 #: mappings whose keys are not the schema's
 OPEN = (

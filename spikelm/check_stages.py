@@ -41,15 +41,16 @@ def check_distill(config: Config) -> None:
         )
     if config.task.kind == "general" or (config.spiking and config.distill.start == "general"):
         check_stage("general", config.general, config)
-    if config.distill.cache and (config.distill.attention or config.distill.noise):
+    if config.distill.cache and (config.distill.attention or config.distill.noise or config.distill.task_rows):
         raise ConfigError(
-            "distill.cache keeps neither attention maps nor answers to noisy rows",
-            "distill.cache=false, or distill.attention=0 distill.noise=0",
+            "distill.cache keeps neither attention maps nor answers to noisy rows or to those of other tasks",
+            "distill.cache=false, or distill.attention=0 distill.noise=0 distill.task_rows=0",
         )
     if config.task.kind == "seq2seq" and config.spiking:
         settings = config.distill
         unknown = {
             **{"cache": settings.cache, "noise": settings.noise, "start=general": settings.start == "general"},
+            "task_rows": settings.task_rows,
             "frozen_embeddings": settings.frozen_embeddings,
         }
         if names := [name for name, on in unknown.items() if on]:

@@ -34,7 +34,7 @@ OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed", "task_ro
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
 SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
 #: of `distill`: left out at these values, as in runs made before they were there
-LATER = {"noise": 0.0, "logits_loss": "kl", "scaled": True, "frozen_embeddings": False}
+LATER = {"noise": 0.0, "logits_loss": "kl", "scaled": True, "task_rows": 0, "frozen_embeddings": False}
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 
@@ -131,7 +131,8 @@ def size_of(backbone: BackboneConfig) -> dict[str, Any]:
 
 def _source(config: Config) -> dict[str, Any]:
     if config.source.name != "embedded":
-        task_rows = config.general.task_rows if config.task.kind == "general" else None
+        general = config.task.kind == "general"
+        task_rows = config.general.task_rows if general else config.distill.task_rows if distills(config) else 0
         return source_identity(config.task, config.source, Path(config.runs_dir) / ".cache", task_rows)
     found = {key: value for key, value in asdict(config.source).items() if value is not None}
     if config.task.kind == "seq2seq":  # pairs are not made of documents

@@ -139,6 +139,7 @@ class DistillConfig:
     logits_loss: str = "kl"  # kl | mse, of pairs of texts
     scaled: bool = True  # hidden states: over the teacher's variance; false: the plain squared error
     noise: float = 0.0  # share of the tokens replaced in half of the rows, which then learn from the teacher alone
+    task_rows: int = 0  # training rows of each other task alike that the teacher is asked about, too
     frozen_embeddings: bool = False  # as in the general stage: what imitates has the same ones as its teacher's start
 
     @property

@@ -11,6 +11,8 @@ from tokenizers import Tokenizer
 
 from spikelm.schema import TaskConfig
 
+UNLABELLED = -100  # torch's ignored class
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -35,17 +37,32 @@ class Encoded:
 
 def encode_rows(task: TaskConfig, rows: Sequence[dict[str, Any]], tokenizer: Tokenizer, max_length: int) -> Encoded:
     """[CLS] a [SEP] (b [SEP]), cut to max_length from the longer side."""
+    texts = [[row[column] for column in task.columns] for row in rows]
+    kind = np.float32 if task.kind == "regression" else np.int64
+    return _encoded(texts, np.asarray([row["label"] for row in rows], kind), tokenizer, max_length)
+
+
+def with_unlabelled(data: Encoded, texts: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int) -> Encoded:
+    """The rows and behind them texts without a label: -100, and for a regression not-a-number."""
+    fill = np.nan if data.labels.dtype.kind == "f" else UNLABELLED
+    more = _encoded(texts, np.full(len(texts), fill, data.labels.dtype), tokenizer, max_length)
+    return Encoded(
+        ids=np.concatenate([data.ids, more.ids]),
+        types=np.concatenate([data.types, more.types]),
+        offsets=np.concatenate([data.offsets, data.offsets[-1] + more.offsets[1:]]),
+        labels=np.concatenate([data.labels, more.labels]),
+    )
+
+
+def _encoded(texts: Sequence[Sequence[str]], labels: np.ndarray, tokenizer: Tokenizer, max_length: int) -> Encoded:
     tokenizer.enable_truncation(max_length, strategy="longest_first")
     tokenizer.no_padding()
-    texts = [tuple(row[column] for column in task.columns) for row in rows]
-    encodings = tokenizer.encode_batch([text if len(text) > 1 else text[0] for text in texts])
-    lengths = [len(encoding.ids) for encoding in encodings]
-    kind = np.float32 if task.kind == "regression" else np.int64
+    encodings = tokenizer.encode_batch([tuple(text) if len(text) > 1 else text[0] for text in texts])
     return Encoded(
         ids=np.concatenate([np.asarray(encoding.ids, np.int32) for encoding in encodings]),
         types=np.concatenate([np.asarray(encoding.type_ids, np.int8) for encoding in encodings]),
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        labels=np.asarray([row["label"] for row in rows], kind),
+        offsets=np.concatenate([[0], np.cumsum([len(encoding.ids) for encoding in encodings])]),
+        labels=labels,
     )
 
 

@@ -12,7 +12,8 @@ from spikelm.data.local import task_files
 from spikelm.data.parallel import pair_files
 from spikelm.data.remembered import file_hash, place_of, recall, remember
 from spikelm.data.seq2seq import load_pairs
-from spikelm.data.sources import GLUE, load_rows, local_root
+from spikelm.data.sources import GLUE, content_hash, load_rows, local_root
+from spikelm.data.task_text import other_rows
 from spikelm.errors import DataError
 from spikelm.schema import SourceConfig, TaskConfig
 
@@ -23,12 +24,14 @@ def source_identity(
     """The part of a local or hub source that decides a result: its content, by hash or by name, and its tokenizer's."""
     if source.name == "hub":
         found = _hub_identity(task, source)
-        if task_rows:
-            found["rows"] = {"repo": source.glue or GLUE, "revision": source.revision}
+        if task_rows:  # the repository's own revision says which rows these are
+            found["others"] = {"repo": source.glue or GLUE, "revision": source.revision}
     elif task.kind in ("pretrain", "general"):
         found = {"name": source.name, "content": documents_hash(source, cache, task_rows)}
     else:
         found = {"name": source.name, "content": _rows_hash(task, source, cache)}
+        if task_rows:
+            found["others"] = content_hash(other_rows(task, source, task_rows))
     # Without a file the tokenizer is trained on the pretraining text, which is in the pretrained run's identity.
     named = tokenizer_file if task.kind == "seq2seq" else vocab_file
     return {**found, "tokenizer": file_hash(named(source.tokenizer))} if source.tokenizer else found

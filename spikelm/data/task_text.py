@@ -32,6 +32,17 @@ def with_task_text(text: Text, source: SourceConfig, limit: int) -> Text:
     return Text({**text.splits, "train": joined}, found, text.warnings, task_rows=len(rows))
 
 
+def other_rows(task: TaskConfig, source: SourceConfig, limit: int) -> list[Document]:
+    """The first `limit` training rows of every other task with as many sentences a row: text to ask a teacher about."""
+    others = [other for other in _tasks(source) if other.name != task.name]
+    alike = [other for other in others if len(other.columns) == len(task.columns)]
+    rows = [document for other in alike for document in _documents(other, source, limit)]
+    rows = [document for document in rows if len(document) == len(task.columns)]
+    if not rows:
+        raise DataError(f"distill.task_rows: the source has no other task like {task.name}", "distill.task_rows=0")
+    return rows
+
+
 def _joined(articles: Documents, rows: list[Document]) -> Iterator[Document]:
     return chain(articles, rows)
 

@@ -18,11 +18,13 @@ from spikelm.data.batches import Batch, RowBatches, StepBatches, evaluation_batc
 from spikelm.data.blocks import BlockBatches
 from spikelm.data.cache import encoded_documents, encoded_rows
 from spikelm.data.corpus import load_documents
-from spikelm.data.encode import Encoded, encode_rows
+from spikelm.data.encode import Encoded, encode_rows, with_unlabelled
 from spikelm.data.pretraining import PretrainingBatches
 from spikelm.data.sentences import SentenceBatches
 from spikelm.data.sources import Text, load_rows
+from spikelm.data.task_text import other_rows
 from spikelm.data.tokenizer import load_tokenizer
+from spikelm.identity import distills
 from spikelm.measure.metrics import constant_predictor
 from spikelm.measure.model import AUDIT_ROWS
 from spikelm.models.bert import build_classifier, build_pretraining_model
@@ -106,7 +108,11 @@ def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -
     cache = Path(config.runs_dir) / ".cache"
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     encoded = {split: encoded_rows(text, split, task, tokenizer, stage.max_length, cache) for split in text.splits}
-    train = RowBatches(encoded["train"], config.seed, stage.batch)
+    rows = encoded["train"]
+    if distills(config) and config.distill.task_rows:
+        others = other_rows(task, config.source, config.distill.task_rows)
+        rows = with_unlabelled(rows, others, tokenizer, stage.max_length)
+    train = RowBatches(rows, config.seed, stage.batch)
     total = total_steps(stage, train.steps_per_epoch)
     first = next(iter(task.splits))
     regression = task.kind == "regression"

@@ -92,10 +92,11 @@ class StudentModule(GlueModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         settings, mask = self.settings, batch["attention_mask"]
-        clean = None
+        clean = batch["labels"] >= 0 if settings.task_rows else None  # not-a-number is not, either
         if settings.noise:
-            ids, clean = perturb(batch["input_ids"], mask, settings.noise)
+            ids, unchanged = perturb(batch["input_ids"], mask, settings.noise)
             batch = {**batch, "input_ids": ids}
+            clean = unchanged if clean is None else clean & unchanged
         goal = self.teacher(batch)
         found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(settings.attention > 0))
         logits = found.logits.float()
@@ -113,7 +114,7 @@ class StudentModule(GlueModule):
         return loss
 
     def clean_loss(self, logits: Tensor, batch: Batch, clean: Tensor | None) -> Tensor:
-        """The labels' loss of the rows that were left as they are, as a share of all."""
+        """The labels' loss of the rows that have one and were left as they are, as a share of all."""
         if clean is None:
             return self.label_loss(logits, batch)
         if not clean.any():

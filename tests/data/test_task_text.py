@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spikelm.compose import load_config
 from spikelm.data.corpus import load_documents
+from spikelm.data.encode import encode_rows, with_unlabelled
+from spikelm.data.task_text import other_rows
+from spikelm.data.wordpiece import train_wordpiece
 from spikelm.errors import ConfigError, DataError
 from spikelm.identity import identity, prerequisites
 from spikelm.records import run_id
@@ -66,3 +71,27 @@ def test_mistakes_are_named(root: Path) -> None:
     shutil.rmtree(root / "RTE")
     with pytest.raises(DataError, match="no GLUE task"):
         load_documents(config(root).source, task_rows=2)
+
+
+def test_other_tasks_alike_give_rows_without_labels(root: Path) -> None:
+    rte, stsb = config(root, "task=glue/rte"), config(root, "task=glue/stsb")
+    with pytest.raises(DataError, match="no other task like glue/rte"):
+        other_rows(rte.task, rte.source, 2)
+    assert other_rows(stsb.task, stsb.source, 2) == [["A man eats.", "The man is eating."], ["Dogs run.", "It rains."]]
+    (root / "CoLA").mkdir()
+    (root / "CoLA" / "train.tsv").write_text("x\t1\t\tOne sentence.\n")
+    assert ["One sentence."] not in other_rows(stsb.task, stsb.source, 2), "a sentence alone is no pair"
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float32])
+def test_rows_without_labels_follow_the_labelled_ones(kind: type) -> None:
+    tokenizer = train_wordpiece(["a man eats", "the dog runs home"], 100)
+    task = load_config(["task=glue/rte"]).task
+    data = encode_rows(task, [{"sentence1": "a man", "sentence2": "eats", "label": 1}], tokenizer, 32)
+    data = replace(data, labels=data.labels.astype(kind))
+    joined = with_unlabelled(data, [["the dog", "runs"], ["home", "a"]], tokenizer, 32)
+    assert len(joined) == 3
+    assert joined.labels.dtype == kind
+    assert (joined.labels >= 0).tolist() == [True, False, False]
+    assert tokenizer.decode(joined.row(1)[0].tolist()) == "the dog runs"
+    assert joined.row(0)[0].tolist() == data.row(0)[0].tolist()

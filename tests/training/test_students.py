@@ -17,6 +17,7 @@ from spikelm.records import run_id
 from spikelm.schema import Config
 from spikelm.spiking import load_pretrained, neurons
 from spikelm.training.builders import build_stage
+from spikelm.training.distillation import logits_loss
 
 QUIET = Console(quiet=True)
 RTE = ("task=glue/rte", "neuron=bispike")
@@ -136,6 +137,25 @@ def test_a_head_is_taken_over(runs: Path) -> None:
     module = stage_of(config_of(runs, *RTE, "distill=general")).module
     assert torch.equal(module.model.classifier.weight, module.teacher.model.classifier.weight)
     assert torch.equal(module.model.bert.pooler.dense.weight, module.teacher.model.bert.pooler.dense.weight)
+
+
+@pytest.mark.parametrize("task", ["glue/rte", "glue/stsb"])
+def test_rows_of_other_tasks_learn_from_the_teacher_alone(task: str, runs: Path) -> None:
+    options = (f"task={task}", "neuron=bispike", "distill=general", "distill.task_rows=20", "distill.hidden=0")
+    few = stage_of(config_of(runs, *options, "distill.logits=0"))
+    for step in range(few.train.steps_per_epoch):
+        batch = few.train[step]
+        labelled = batch["labels"] >= 0
+        if labelled.any() and not labelled.all():
+            break
+    loss = few.module.training_step(batch, 0)
+    own = {name: tensor[labelled] for name, tensor in batch.items()}
+    expected = few.module.label_loss(few.module.logits(batch)[labelled], own) * labelled.float().mean()
+    assert torch.allclose(loss, expected)
+    asked = stage_of(config_of(runs, *options)).module
+    more = asked.training_step(batch, 0)
+    goal = asked.teacher(batch).logits.float()
+    assert torch.allclose(more, loss + logits_loss(asked.logits(batch), goal, asked.settings.temperature))
 
 
 def test_embeddings_can_be_left_as_they_are(runs: Path) -> None:
