@@ -7,11 +7,15 @@ from omegaconf import OmegaConf
 
 def register_resolvers() -> None:
     """What recipes are written with: ${if_spiking:a,b} is a for a spiking neuron and b for the ANN,
-    ${if_pairs:a,b} is a for a task with pairs of texts and b for all others.
+    ${if_pairs:a,b} is a for a task with pairs of texts and b for all others, ${of_neuron:{lif:a},b} is a for that
+    neuron and b for the others.
     """
     OmegaConf.register_new_resolver(
         "if_spiking", lambda a, b, *, _root_: a if _root_.neuron.get("_target_") else b, replace=True
     )
     OmegaConf.register_new_resolver(
         "if_pairs", lambda a, b, *, _root_: a if _root_.task.kind == "seq2seq" else b, replace=True
+    )
+    OmegaConf.register_new_resolver(
+        "of_neuron", lambda some, b, *, _root_: some.get(_root_.neuron.get("name"), b), replace=True
     )
