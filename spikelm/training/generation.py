@@ -64,9 +64,18 @@ class Generator:
         self.lengths = []
         self._tell(0)
 
-    @torch.no_grad()
     def generate(self, model: Any, batch: Batch, split: int) -> None:
         """Decode a batch of a split."""
+        self._decode(model, batch, split)
+        self._tell(sum(map(len, self.texts)))
+
+    def again(self, model: Any, batch: Batch) -> None:
+        """Keep this batch of the first split in place of all texts: the model is no longer the evaluated one."""
+        self.texts, self.lengths = [{} for _ in self.splits], []
+        self._decode(model.eval(), {name: tensor.to(model.device) for name, tensor in batch.items()}, 0)
+
+    @torch.no_grad()
+    def _decode(self, model: Any, batch: Batch, split: int) -> None:
         ids = model.generate(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], **self.options)
         sizes = batch["attention_mask"].sum(1).tolist()
         pad = model.config.pad_token_id
@@ -75,12 +84,6 @@ class Generator:
             if split == 0:
                 # the start token is given, not generated; what follows the end is padding
                 self.lengths.append((source, max(1, sum(token != pad for token in tokens) - 1)))
-        self._tell(sum(map(len, self.texts)))
-
-    def again(self, model: Any, batch: Batch) -> None:
-        """Forget everything and decode this batch of the first split: the model is no longer the evaluated one."""
-        self.start()
-        self.generate(model.eval(), {name: tensor.to(model.device) for name, tensor in batch.items()}, 0)
 
     def _tell(self, done: int) -> None:
         if self.progress:
