@@ -84,6 +84,7 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
     most = "at most " if stage.epochs else ""  # rows are seldom as long as they may be
     pairs, task = config.task.kind == "seq2seq", config.task
     longest = f"{task.source_length} to {task.target_length}" if pairs else f"{stage.max_length}"
+    work = "training FLOPs" if pairs else "training FLOPs (encoder)"
     counted = " (encoder, decoder, LM head, teacher)" if pairs else ""
     each = "" if devices == 1 else f" ({_per_device(stage.batch, devices)} on each of {devices} devices)"
     rows = {
@@ -94,9 +95,7 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
         "optimiser": f"AdamW, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, "
         f"decay {stage.weight_decay:g}{_released_schedule(stage)}",
         "tokens": f"{most}{plan.tokens:,}" if plan.tokens else "by the data",
-        f"training FLOPs{'' if pairs else ' (encoder)'}": f"{most}{plan.flops:.2e}{counted}"
-        if plan.flops
-        else "by the data",
+        work: f"{most}{plan.flops:.2e}{counted}" if plan.flops else "by the data",
         "training memory, about": f"{plan.memory_gb:.1f} GB{'' if devices == 1 else ' a device'}",
         "energy of one inference, ANN": f"{plan.energy_ann_mj:.4g} mJ fp32",
     }
