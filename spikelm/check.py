@@ -85,11 +85,13 @@ def typed(cfg: DictConfig) -> Config:
     _refuse_unknown(cfg, OmegaConf.structured(Config), "")
     try:
         merged = OmegaConf.merge(OmegaConf.structured(Config), cfg)
+        if not merged.backbone.path and OmegaConf.is_missing(merged.backbone, "layers"):
+            raise ConfigError("backbone.path is not given", "backbone=hf backbone.path=FOLDER_OR_HUB_NAME")
+        if merged.backbone.kind == "auto":
+            merged.backbone.kind = _kind(merged.backbone.path)
         take_sibling(merged)
         if merged.backbone.path:
             _fill_sizes(merged.backbone)
-        elif OmegaConf.is_missing(merged.backbone, "layers"):
-            raise ConfigError("backbone.path is not given", "backbone=hf backbone.path=FOLDER_OR_HUB_NAME")
         OmegaConf.resolve(merged)
         config = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
@@ -103,15 +105,27 @@ def typed(cfg: DictConfig) -> Config:
     return config
 
 
-def _fill_sizes(backbone: Any) -> None:
-    """Sizes that a config leaves open come from the checkpoint; those it states must be the checkpoint's."""
-    from spikelm.models.weights import read_sizes
+def _kind(path: str) -> str:
+    from spikelm.models.weights import read_kind
 
+    return read_kind(path)
+
+
+def _fill_sizes(backbone: Any) -> None:
+    """Sizes that a config leaves open come from the checkpoint; those it states must be the checkpoint's.
+
+    A pinned name on the hub whose sizes are all stated is looked at when it is loaded: a plan needs no network.
+    """
+    from spikelm.models.weights import SEQ2SEQ_SIZES, SIZES, pinned, read_sizes, refuse_other_size
+
+    names = SIZES if backbone.kind == "bert" else SEQ2SEQ_SIZES
+    if pinned(backbone.path) and not any(OmegaConf.is_missing(backbone, key) for key in names):
+        return
     for key, value in read_sizes(backbone.path, backbone.kind).items():
-        if OmegaConf.is_missing(backbone, key) or key == "positions":
+        if OmegaConf.is_missing(backbone, key) or key == "positions" or backbone[key] is None:
             backbone[key] = value
-        elif backbone[key] != value:
-            raise ConfigError(f"backbone.{key}={backbone[key]}, but the weights in {backbone.path} have {value}")
+        else:
+            refuse_other_size(key, backbone[key], value, backbone.path)
 
 
 def _refuse_unknown(cfg: Any, schema: Any, prefix: str) -> None:

@@ -9,6 +9,7 @@ from spikelm.schema import TaskConfig
 
 METRICS = ("rougeL", "rouge1", "rouge2", "rougeLsum", "bleu", "chrf")
 GENERATE = ("beams", "min_length", "max_length", "length_penalty")
+MAY = ("no_repeat_ngram",)  # words in a row that no text has twice; 0, or not there: any
 
 
 def check_pairs(task: TaskConfig, positions: int) -> None:
@@ -34,10 +35,11 @@ def check_pairs(task: TaskConfig, positions: int) -> None:
 
 def _check_generate(settings: dict[str, Any]) -> None:
     for key in (*settings, *GENERATE):
-        if key not in GENERATE or key not in settings:
-            raise ConfigError(f"task.generate has {', '.join(settings) or 'nothing'}; it needs {', '.join(GENERATE)}")
-    for key, least in (("beams", 1), ("min_length", 0), ("max_length", 1)):
-        value = settings[key]
+        if key not in (*GENERATE, *MAY) or (key in GENERATE and key not in settings):
+            told = f"task.generate has {', '.join(settings) or 'nothing'}"
+            raise ConfigError(f"{told}; it needs {', '.join(GENERATE)} and may have {', '.join(MAY)}")
+    for key, least in (("beams", 1), ("min_length", 0), ("max_length", 1), ("no_repeat_ngram", 0)):
+        value = settings.get(key, 0)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ConfigError(f"task.generate.{key}={value} is not valid; it is a whole number of at least {least}")
     if settings["min_length"] > settings["max_length"]:

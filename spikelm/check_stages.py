@@ -46,6 +46,8 @@ def check_distill(config: Config) -> None:
             "distill.cache keeps neither attention maps nor answers to noisy rows or to those of other tasks",
             "distill.cache=false, or distill.attention=0 distill.noise=0 distill.task_rows=0",
         )
+    if config.task.kind == "seq2seq" and config.select == "released":
+        raise ConfigError(f"select=released: no code was released for {config.task.name}", "select=last or best_dev")
     if config.task.kind == "seq2seq" and config.spiking:
         settings = config.distill
         unknown = {

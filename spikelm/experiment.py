@@ -84,6 +84,7 @@ def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: C
         }
         finished = run.finish(result)
         tracker.summary(_summary(finished))
+        tracker.table(finished["steps"], "samples", finished.get("samples", []))
         ok = True
         return finished
     except SpikeLMError as error:

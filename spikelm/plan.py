@@ -12,10 +12,18 @@ from rich.table import Table
 
 from spikelm.experiment import open_run
 from spikelm.identity import label, prerequisites
-from spikelm.measure.energy import ceiling_mj, encoder_terms, energy_mj
-from spikelm.schema import BackboneConfig, Config, StageConfig
+from spikelm.measure.energy import ceiling_mj, energy_mj
+from spikelm.schema import Config, StageConfig
+from spikelm.workload import (
+    generated_terms,
+    head_terms,
+    measured_terms,
+    parameter_count,
+    row_flops,
+    row_tokens,
+    training_memory_gb,
+)
 
-FLOAT = 4  # bytes
 WIDTH = 120  # of the table of a sweep's plans
 
 
@@ -30,33 +38,8 @@ class Plan:
     memory_gb: float
     energy_ann_mj: float
     energy_ceiling_mj: float | None
-
-
-def parameter_count(size: BackboneConfig, pretraining: bool, num_labels: int = 2) -> int:
-    """Parameters of BERT with its pretraining heads (decoder tied) or with a classifier; of BART with its tied head."""
-    h, i = size.hidden, size.intermediate
-    if size.kind != "bert":
-        attention, ffn = 4 * (h * h + h) + 2 * h, (h * i + i) + (i * h + h) + 2 * h  # each with its LayerNorm
-        embeddings = size.vocab * h + 2 * (size.positions + 2) * h + 2 * 2 * h
-        final = 2 * 2 * h if size.kind == "mbart" else 0
-        decoder = (size.decoder_layers or size.layers) * (2 * attention + ffn)
-        return embeddings + size.layers * (attention + ffn) + decoder + final
-    embeddings = (size.vocab + size.positions + 2) * h + 2 * h
-    layer = 4 * (h * h + h) + (h * i + i) + (i * h + h) + 2 * 2 * h
-    pooler = h * h + h
-    heads = (h * h + h + 2 * h + size.vocab) + (2 * h + 2) if pretraining else h * num_labels + num_labels
-    return embeddings + size.layers * layer + pooler + heads
-
-
-def training_memory_gb(config: Config, parameters: int) -> float:
-    """Of one device, rough: weights, gradients and Adam's two moments, plus what the backward of every layer keeps."""
-    size, stage = config.backbone, config.stage
-    rows = -(-stage.batch // config.trainer.devices)
-    tokens = rows * stage.max_length * config.time_steps
-    # inputs of the linears and norms, q, k, v, attention maps and the FFN's two sides, a float each
-    floats = 8 * size.hidden + 2 * size.intermediate + size.heads * stage.max_length
-    codes = (4 * size.hidden + size.intermediate) / FLOAT if config.spiking else 0  # one byte a spike
-    return (4 * parameters + size.layers * tokens * (floats + codes)) * FLOAT / 1e9
+    energy_generated_mj: float | None = None  # of the longest text with its beams, by the ANN
+    energy_head_mj: float | None = None  # of the LM head, which stays real-valued
 
 
 def planned_steps(config: Config) -> int | None:
@@ -71,24 +54,20 @@ def planned_steps(config: Config) -> int | None:
 
 def make_plan(config: Config) -> Plan:
     """Size and work of the config's own run."""
-    size, stage = config.backbone, config.stage
-    pretraining = config.task.kind == "pretrain"
+    stage, pairs = config.stage, config.task.kind == "seq2seq"
     labels = len(config.task.labels) if config.task.kind == "classification" else 1
-    parameters = parameter_count(size, pretraining, labels)
-    terms = encoder_terms(size.layers, size.hidden, size.intermediate, stage.max_length)
-    steps = planned_steps(config)
-    tokens = steps * stage.batch * stage.max_length if steps else None
-    # forward and twice that backward, two operations a MAC, T times for a spiking model
-    work = 6 * config.time_steps * sum(term.macs for term in terms) * stage.batch
-    counted = encoder_terms(size.layers, size.hidden, size.intermediate, config.measure.length)
+    parameters = parameter_count(config.backbone, config.task.kind == "pretrain", labels)
+    steps, counted = planned_steps(config), measured_terms(config)
     return Plan(
         parameters=parameters,
         steps=steps,
-        tokens=tokens,
-        flops=work * steps if steps else None,
+        tokens=steps * stage.batch * row_tokens(config) if steps else None,
+        flops=row_flops(config) * stage.batch * steps if steps else None,
         memory_gb=training_memory_gb(config, parameters),
         energy_ann_mj=energy_mj(counted),
         energy_ceiling_mj=ceiling_mj(counted, config.time_steps) if config.spiking else None,
+        energy_generated_mj=energy_mj(generated_terms(config)) if pairs else None,
+        energy_head_mj=energy_mj(head_terms(config)) if pairs else None,
     )
 
 
@@ -103,21 +82,32 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
     epochs = f"{stage.epochs} epochs of the data"
     steps = f"{plan.steps:,}{f' ({epochs})' if stage.epochs else ''}" if plan.steps else epochs
     most = "at most " if stage.epochs else ""  # rows are seldom as long as they may be
+    pairs, task = config.task.kind == "seq2seq", config.task
+    longest = f"{task.source_length} to {task.target_length}" if pairs else f"{stage.max_length}"
+    work = "training FLOPs" if pairs else "training FLOPs (encoder)"
+    counted = " (encoder, decoder, LM head, teacher)" if pairs else ""
     each = "" if devices == 1 else f" ({_per_device(stage.batch, devices)} on each of {devices} devices)"
     rows = {
         "run": f"{run.id} ({run.state})",
         "backbone": f"{config.backbone.name}, {plan.parameters:,} parameters",
         "neuron": f"{config.neuron['name']}, T={config.time_steps}",
-        "steps": f"{steps}, batch {stage.batch}{each}, up to {stage.max_length} tokens",
+        "steps": f"{steps}, batch {stage.batch}{each}, up to {longest} tokens",
         "optimiser": f"AdamW, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, "
         f"decay {stage.weight_decay:g}{_released_schedule(stage)}",
         "tokens": f"{most}{plan.tokens:,}" if plan.tokens else "by the data",
-        "training FLOPs (encoder)": f"{most}{plan.flops:.2e}" if plan.flops else "by the data",
+        work: f"{most}{plan.flops:.2e}{counted}" if plan.flops else "by the data",
         "training memory, about": f"{plan.memory_gb:.1f} GB{'' if devices == 1 else ' a device'}",
         "energy of one inference, ANN": f"{plan.energy_ann_mj:.4g} mJ fp32",
     }
+    if config.backbone.path:
+        rows["starts from"] = config.backbone.path
     if plan.energy_ceiling_mj is not None:
         rows["energy, every neuron firing"] = f"{plan.energy_ceiling_mj:.4g} mJ fp32, times the firing rate"
+    if pairs and plan.energy_generated_mj is not None:
+        beams, tokens = task.generate["beams"], task.generate["max_length"]
+        longest_text = f"{plan.energy_generated_mj:.4g} mJ fp32 for {tokens} tokens, {beams} beams"
+        rows["energy of a generated text, ANN"] = f"at most {longest_text}"
+        rows["energy of the LM head, apart"] = f"{plan.energy_head_mj:.4g} mJ fp32"
     needed = []
     for role, prerequisite in prerequisites(config).items():
         before = open_run(prerequisite)
@@ -162,7 +152,7 @@ def show_plans(plans: Sequence[Mapping[str, Any]], console: Console) -> None:
     wide = console if console.width >= WIDTH else Console(file=console.file, width=WIDTH)
     wide.print(table)
     meaning = "GB: training memory a device, about. ceiling: mJ of an inference in which every neuron fires."
-    console.print(f"  {meaning} needs: the pretrained run.", soft_wrap=True)
+    console.print(f"  {meaning} needs: the runs it starts or learns from.", soft_wrap=True)
 
 
 def _per_device(batch: int, devices: int) -> str:

@@ -28,7 +28,7 @@ def take_sibling(config: Any) -> None:
         if OmegaConf.is_missing(backbone, key):
             continue
         # What the composed config says and its file does not was said by the user or by another group.
-        if key in ("name", "kind", "pairs", "path") or backbone[key] == before[key]:
+        if key in ("name", "kind", "pairs") or backbone[key] == before[key]:
             backbone[key] = sibling[key]
 
 

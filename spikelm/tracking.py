@@ -30,6 +30,9 @@ class Tracker:
     def summary(self, values: Mapping[str, Any]) -> None:
         """Record final values; returns at once."""
 
+    def table(self, step: int, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Record rows with the same keys (texts, say) as a table; returns at once."""
+
     def finish(self, ok: bool) -> None:
         """Close the run, as succeeded or failed, within a bounded time."""
 
@@ -75,6 +78,12 @@ class WandbTracker(Tracker):
     def summary(self, values: Mapping[str, Any]) -> None:
         """Queue final values."""
         self._put("summary", values)
+
+    def table(self, step: int, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Queue a table."""
+        if rows:
+            cells = [list(row.values()) for row in rows]
+            self._put("table", {"step": step, "name": name, "columns": list(rows[0]), "data": cells})
 
     def finish(self, ok: bool) -> None:
         """Send what is queued and close the run, in at most `finish_seconds`; a second call does nothing."""
@@ -138,7 +147,7 @@ class WandbTracker(Tracker):
             self._say("init", f"W&B did not start ({_reason(error)}), the run is not tracked")
             return
         while (item := self._queue.get()) is not None:
-            self._send(run, *item)
+            self._send(wandb, run, *item)
         try:
             run.finish(exit_code=0 if self._ok else 1)
         except (Exception, SystemExit) as error:
@@ -183,10 +192,13 @@ class WandbTracker(Tracker):
         run.define_metric("*", step_metric="step")
         return run
 
-    def _send(self, run: Any, kind: str, values: dict[str, Any]) -> None:
+    def _send(self, wandb: Any, run: Any, kind: str, values: dict[str, Any]) -> None:
         try:
             if kind == "log":
                 run.log(values)
+            elif kind == "table":
+                table = wandb.Table(columns=values["columns"], data=values["data"])
+                run.log({"step": values["step"], values["name"]: table})
             else:
                 run.summary.update(values)
         except (Exception, SystemExit) as error:

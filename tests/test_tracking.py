@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
@@ -69,6 +70,9 @@ class FakeWandb(types.ModuleType):
     def setup(self, settings: Any) -> None:
         """Like wandb's."""
 
+    def Table(self, columns: list[str], data: list[list[Any]]) -> dict[str, Any]:
+        return {"columns": columns, "data": data}
+
     def login(self, prompt: bool, verify: bool) -> bool:
         return self.logged_in
 
@@ -130,6 +134,30 @@ def test_two_jobs_of_a_process_are_two_offline_runs_without_secrets(tmp_path: Pa
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
 
 
+SAMPLES = [
+    {"source": "The cat sleeps.", "reference": "Pisica doarme.", "generated": "Câinele doarme."},
+    {"source": "She says no.", "reference": "Ea spune nu.", "generated": ""},
+]
+
+
+def test_a_table_is_in_the_offline_run(tmp_path: Path) -> None:
+    said: list[str] = []
+    tracker = track(tmp_path, said, "offline")
+    tracker.table(7, "samples", SAMPLES)
+    tracker.table(7, "nothing", [])
+    tracker.finish(ok=True)
+    (path,) = tmp_path.glob(f"wandb/offline-run-*-{ID}/files/media/table/samples_*.table.json")
+    assert json.loads(path.read_text()) | {"ncols": 3, "nrows": 2} == {
+        "columns": ["source", "reference", "generated"],
+        "data": [list(row.values()) for row in SAMPLES],
+        "ncols": 3,
+        "nrows": 2,
+    }
+    (record,) = tmp_path.glob(f"wandb/offline-run-*-{ID}/run-{ID}.wandb")
+    assert holds(record, b"table-file", 1)
+    assert said == []
+
+
 def test_resuming_offline_keeps_the_id(tmp_path: Path) -> None:
     for pause in (0.0, 1.1):  # wandb names folders by the second
         time.sleep(pause)
@@ -147,6 +175,7 @@ def test_what_wandb_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     use(monkeypatch, fake)
     said: list[str] = []
     tracker = track(tmp_path, said)
+    tracker.table(3, "samples", SAMPLES)
     train(tracker)
     tracker.finish(ok=False)
     tracker.finish(ok=True)
@@ -155,6 +184,8 @@ def test_what_wandb_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     expected = {"id": ID, "resume": "allow", "mode": "online", "dir": str(tmp_path), "reinit": "create_new"}
     assert {key: told[key] for key in expected} == expected
     assert told["settings"]["console"] == "off"
+    table = {"columns": ["source", "reference", "generated"], "data": [list(row.values()) for row in SAMPLES]}
+    assert fake.runs[0].rows[0] == {"step": 3, "samples": table}
     assert fake.runs[0].rows[-1] == {"step": 4, "loss": 0.2}
     assert fake.runs[0].summary == {"accuracy": 0.5}
     assert fake.runs[0].exit_code == 1

@@ -13,11 +13,12 @@ from spikelm.data.fingerprint import tokenizer_file
 from spikelm.data.sources import Text
 from spikelm.data.tokenizer import trained_once
 from spikelm.errors import ConfigError, DataError
-from spikelm.models.weights import PACKAGE, weights_folder
+from spikelm.models.weights import weights_folder
 from spikelm.schema import BackboneConfig, SourceConfig, TaskConfig
 
 SPECIAL_TOKENS: tuple[str, ...] = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # ids 0 to 4, as BART's
 TOKENIZER_ROWS = 20_000  # of the training rows, that pieces are counted in
+OTHER_FILES = (("vocab.json", "merges.txt"), ("sentencepiece.bpe.model",))  # BART's and mBART's, without tokenizer.json
 BYTES = 256  # each is a piece: any text can be written, and read back as it was
 Frame = tuple[tuple[int, ...], tuple[int, ...]]  # ids before and after a text
 
@@ -122,17 +123,13 @@ def _texts(task: TaskConfig, source: SourceConfig, text: Text) -> list[str]:
 
 
 def _of_weights(path: str) -> Tokenizer:
-    """The tokenizer that the weights were trained with: of a folder or package, or the hub's by name."""
-    if path.startswith(PACKAGE) or Path(path).expanduser().is_dir():
-        path = str(weights_folder(path))
-        if (file := Path(path) / "tokenizer.json").is_file():
-            return Tokenizer.from_file(str(file))
+    """The tokenizer that the weights were trained with: tokenizer.json beside them, or made from their other files."""
+    folder = weights_folder(path)
+    if (file := folder / "tokenizer.json").is_file():
+        return Tokenizer.from_file(str(file))
+    if not any(all((folder / name).is_file() for name in names) for names in OTHER_FILES):
+        # transformers would give a tokenizer without a single piece
+        raise DataError(f"backbone.path={path} has no tokenizer", f"put its tokenizer.json into {folder}")
     from transformers import AutoTokenizer
 
-    try:
-        return AutoTokenizer.from_pretrained(path).backend_tokenizer
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"the tokenizer of backbone.path={path} could not be loaded: {str(error).splitlines()[0]}",
-            "check the name, the network and HF_HUB_OFFLINE, or give a folder with tokenizer.json",
-        ) from error
+    return AutoTokenizer.from_pretrained(folder).backend_tokenizer

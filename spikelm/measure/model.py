@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spikelm.measure.audit import audit
+from spikelm.measure.audit import AuditReport, audit
 from spikelm.measure.energy import Term, encoder_terms, energy_mj, mean_rate, spiking_energy_mj
 from spikelm.measure.firing import FiringMeter
 from spikelm.schema import Config
 
 AUDIT_ROWS = 8
+DECODED = {"rows": 2, "tokens": 8}  # of the audit while generating
 
 
 @torch.no_grad()
@@ -36,6 +37,12 @@ def measure_firing(
 def _prompt(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What generate() is given of a training batch: no labels, no decoder input."""
     return {name: batch[name] for name in ("input_ids", "attention_mask") if name in batch}
+
+
+def audit_decoding(model: nn.Module, batch: Mapping[str, Tensor], T: int, options: Mapping[str, Any]) -> AuditReport:
+    """The audit while texts are generated from the cache of spikes: a few rows, a few tokens, all of them made."""
+    few = {name: tensor[: DECODED["rows"]] for name, tensor in _prompt(batch).items()}
+    return audit(model, few, T, generate={**options, "min_length": DECODED["tokens"], "max_length": DECODED["tokens"]})
 
 
 def backbone_terms(config: Config) -> list[Term]:

@@ -8,10 +8,17 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import BartConfig, BartForConditionalGeneration, MBartConfig, MBartForConditionalGeneration
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    GenerationConfig,
+    MBartConfig,
+    MBartForConditionalGeneration,
+)
 
 from spikelm.errors import CheckpointError, ConfigError
 from spikelm.models.bert import spiking_if_asked, time_steps_of
+from spikelm.models.weights import backbone_folder
 from spikelm.schema import BackboneConfig, Config
 from spikelm.spiking import spiking_class
 
@@ -85,9 +92,28 @@ def load_seq2seq(config: Config, folder: Path) -> nn.Module:
     return spiking_if_asked(_load(cls, folder, config.backbone), config)
 
 
+def load_public(config: Config, vocab: int, tokens: SpecialTokens) -> nn.Module:
+    """The backbone's own weights, to be trained with a tokenizer of `vocab` pieces.
+
+    Their settings of generate() are not taken over (facebook/bart-base forbids repeated trigrams, mbart-large-cc25 does
+    not say in which language to start): the task's are all there are.
+    """
+    model: Any = load_seq2seq(config, backbone_folder(config.backbone))
+    if vocab > model.config.vocab_size:
+        what = f"the tokenizer has {vocab} pieces, the weights in {config.backbone.path} only {model.config.vocab_size}"
+        raise CheckpointError(what, "put the tokenizer.json of the weights beside them")
+    ids = {"pad_token_id": tokens.pad, "bos_token_id": tokens.bos, "eos_token_id": tokens.eos}
+    ids |= {"decoder_start_token_id": tokens.start, "forced_eos_token_id": tokens.eos}
+    model.generation_config = GenerationConfig(**ids)
+    for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
+        setattr(model.config, name, ids[name])
+    return model
+
+
 def _load(cls: Any, folder: Path, size: BackboneConfig) -> Any:
+    dropout = {"dropout": size.dropout, "attention_dropout": size.attention_dropout}
     try:
-        return cls.from_pretrained(folder, dropout=size.dropout, attention_dropout=size.attention_dropout)
+        return cls.from_pretrained(folder, dtype=torch.float32, **dropout)  # published weights may be stored in half
     except (OSError, ValueError) as error:
         raise CheckpointError(f"the model in {folder} cannot be loaded: {error}") from error
 

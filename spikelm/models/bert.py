@@ -12,7 +12,7 @@ from transformers import BertConfig, BertForPreTraining, BertForSequenceClassifi
 
 from spikelm.errors import CheckpointError, ConfigError
 from spikelm.models.heads import apply_transform_act
-from spikelm.models.weights import weights_folder
+from spikelm.models.weights import backbone_folder
 from spikelm.schema import BackboneConfig, Config
 from spikelm.spiking import spikify, spiking_class
 
@@ -63,7 +63,7 @@ def build_classifier(config: Config, pretrained: Path | None) -> nn.Module:
     `pretrained` is the model of a pretrained or general run, amplitudes included; without it the backbone's own
     weights are taken, and a spiking model sets its amplitudes on the first batch.
     """
-    folder = pretrained or weights_folder(config.backbone.path or "")
+    folder = pretrained or backbone_folder(config.backbone)
     if config.spiking and pretrained is not None and time_steps_of(pretrained) == config.time_steps:
         return load(spiking_class(BertForSequenceClassification), folder, config, num_labels=num_labels(config))
     return spiking_if_asked(load(BertForSequenceClassification, folder, config, num_labels=num_labels(config)), config)

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import BertForSequenceClassification, BertModel
 
 from spikelm.models.bert import load, num_labels, spiking_if_asked
-from spikelm.models.weights import weights_folder
+from spikelm.models.weights import backbone_folder
 from spikelm.schema import Config
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -18,7 +18,7 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 def teacher_encoder(config: Config, folder: Path | None) -> Any:
     """The plain encoder of a general distillation: of the ANN's pretrained run, else the backbone's own weights."""
-    return load(BertModel, folder or weights_folder(config.backbone.path or ""), config, **NO_DROPOUT)
+    return load(BertModel, folder or backbone_folder(config.backbone), config, **NO_DROPOUT)
 
 
 def build_student(config: Config, folder: Path | None) -> nn.Module:

@@ -25,8 +25,10 @@ def main(argv: Sequence[str]) -> int:
     """Parse and dispatch; without a subcommand the runs are listed."""
     parser = argparse.ArgumentParser(prog="spikelm-report", description="What the store holds.")
     parser.set_defaults(command="runs", runs_dir=default_runs_dir())
-    commands = parser.add_subparsers(dest="command", metavar="runs|table|reproduce|scores|curves")
+    commands = parser.add_subparsers(dest="command", metavar="runs|run|table|reproduce|scores|curves")
     runs = commands.add_parser("runs", help="list the runs (the default)")
+    one = commands.add_parser("run", help="the result of one run, with its samples of generated text")
+    one.add_argument("run", help="a run directory, or the first digits of a run id")
     about = (
         "Further key=value arguments are overrides of every run, as for spikelm-run: source.root=DIR finetune.lr=3e-4"
     )
@@ -45,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
     for command in (scores, curves):
         command.add_argument("overrides", nargs="+", help="as after spikelm-run -m; nothing is run")
         command.add_argument("--output", type=Path, help="the file to write; by default under the store")
-    for command in (runs, table, reproduce, scores, curves):
+    for command in (runs, one, table, reproduce, scores, curves):
         command.add_argument("--runs-dir", default=default_runs_dir())
     # Known ones only: argparse takes no positional arguments after options, and overrides may stand anywhere.
     args, rest = parser.parse_known_args(argv)
@@ -56,6 +58,9 @@ def main(argv: Sequence[str]) -> int:
         if rest:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
         list_runs(root)
+        return 0
+    if args.command == "run":
+        _show_run(args.run, root)
         return 0
     if args.command == "scores":
         from spikelm.report.scores import show_scores
@@ -88,6 +93,16 @@ def main(argv: Sequence[str]) -> int:
             code = max(code, reproduce_table(found, options, seeds, args.launcher))
         render_table(found, options, seeds, root)
     return code
+
+
+def _show_run(name: str, root: Path) -> None:
+    from rich.console import Console
+
+    from spikelm.commands import find_result
+    from spikelm.report.single import show_result
+
+    result, directory = find_result(name, root)
+    show_result({**result, "directory": str(directory)}, Console(), samples=len(result.get("samples", [])))
 
 
 def _overrides(rest: Sequence[str]) -> list[str]:

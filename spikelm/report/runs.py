@@ -46,7 +46,7 @@ def local_root(root: Path, scale: str) -> str:
 def _cells(run: Run) -> list[str]:
     result = run.result()
     config = result["config"] if result else _saved_config(run)
-    first = [run.id[:8], run.directory.parent.name.replace("glue-", "glue/"), *_what(config)]
+    first = [run.id[:8], run.directory.parent.name.replace("-", "/", 1), *_what(config)]
     if result is None:
         return [*first, run.state, "", "", ""]
     metric, value = next(iter(result["metrics"].items()))

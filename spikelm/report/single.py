@@ -19,10 +19,11 @@ NAMES = {
     "bleu": "BLEU (sacreBLEU)",
     "chrf": "chrF (sacreBLEU)",
 }
-SHOWN = 2  # samples of generated text
+SHOWN = 2  # samples of generated text at the end of a run; spikelm-report run shows all
+CUT = 400  # characters of an article
 
 
-def show_result(result: dict[str, Any], console: Console) -> None:
+def show_result(result: dict[str, Any], console: Console, samples: int = SHOWN) -> None:
     """Score against the constant predictor, energy against the ANN, firing rate, audit, where it is."""
     title = f"{result['task']} · {result['system']} · scale {result['scale']}, source {result['source']['name']}"
     table = Table(title=title, title_justify="left")
@@ -53,14 +54,20 @@ def show_result(result: dict[str, Any], console: Console) -> None:
         table.add_row("energy fp32, one generated text", f"{made['fp32']:.4f} mJ", f"{made['ann_fp32']:.4f} mJ ANN")
         table.add_row("", "", lengths)
         table.add_row("LM head fp32, real-valued, apart", f"{detail['lm_head_fp32']:.4f} mJ", "")
-    table.add_row("spike-driven encoder", verdict["verdict"], f"real-valued: {_short(verdict['real_valued'])}")
+    if "decoding" in verdict:
+        table.add_row("spike-driven, generating from the cache", verdict["decoding"], "")
+    what = "encoder and decoder" if result.get("energy_detail") else "encoder"
+    table.add_row(f"spike-driven {what}", verdict["verdict"], f"real-valued: {_short(verdict['real_valued'])}")
     table.add_row("parameters", f"{result['parameters']:,}", "")
     table.add_row("seconds, peak memory", f"{result['seconds']:.0f} s", f"{result['peak_memory_mb']:.0f} MB")
     console.print(table)
-    for sample in result.get("samples", [])[:SHOWN]:
-        for what in ("source", "reference", "generated"):
-            console.print(f"  {what:<10} {sample[what]}", highlight=False, markup=False, soft_wrap=True)
+    for name, note in (result.get("metric_notes") or {}).items():
+        console.print(f"  {name}: {note}", highlight=False, markup=False, soft_wrap=True)
+    for sample in result.get("samples", [])[:samples]:
         console.print()
+        for what in ("source", "reference", "generated"):
+            text = sample[what] if len(sample[what]) <= CUT else f"{sample[what][:CUT]}…"
+            console.print(f"  {what:<10} {text}", highlight=False, markup=False, soft_wrap=True)
     console.print(f"in {result['directory']}", soft_wrap=True, highlight=False)
 
 

@@ -161,6 +161,10 @@ def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int, rows: En
 def audit_batch(saved: Mapping[str, Any]) -> Batch:
     """The first rows of a finished run's measurement samples, from its recorded config."""
     config = typed(OmegaConf.create(dict(saved)))
+    if config.task.kind == "seq2seq":
+        from spikelm.training.seq2seq_builder import audit_pairs
+
+        return audit_pairs(config)
     cache = Path(config.runs_dir) / ".cache"
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     if config.task.kind in ("pretrain", "general"):

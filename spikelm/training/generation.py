@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from rich.console import Console
 
 from spikelm.data.batches import Batch
 from spikelm.measure.text_metrics import text_metrics
 
-SAMPLES = 10  # kept with the result
+SAMPLES = 8  # kept with the result
 
 
 @dataclass
@@ -22,6 +24,23 @@ class Split:
     suffix: str
     sources: Sequence[str]
     references: Sequence[str]
+
+
+class ProgressLines:
+    """A line every tenth of the way while texts are generated, which may take longer than the training."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self.console = console
+        self.title = title
+
+    def __call__(self, done: int, total: int) -> None:
+        if not done:
+            self.started, self.said = time.monotonic(), 0
+        elif done * 10 // total > self.said:
+            self.said = done * 10 // total
+            left = (time.monotonic() - self.started) * (total - done) / done
+            told = f"{self.title}: {done} of {total} texts generated, {left:.0f} s left"
+            self.console.print(told, highlight=False, soft_wrap=True)
 
 
 @dataclass
@@ -40,12 +59,23 @@ class Generator:
 
     def start(self) -> None:
         """Forget what an earlier evaluation generated."""
+        self.notes = {}
         self.texts = [{} for _ in self.splits]
         self.lengths = []
+        self._tell(0)
 
-    @torch.no_grad()
     def generate(self, model: Any, batch: Batch, split: int) -> None:
         """Decode a batch of a split."""
+        self._decode(model, batch, split)
+        self._tell(sum(map(len, self.texts)))
+
+    def again(self, model: Any, batch: Batch) -> None:
+        """Keep this batch of the first split in place of all texts: the model is no longer the evaluated one."""
+        self.texts, self.lengths = [{} for _ in self.splits], []
+        self._decode(model.eval(), {name: tensor.to(model.device) for name, tensor in batch.items()}, 0)
+
+    @torch.no_grad()
+    def _decode(self, model: Any, batch: Batch, split: int) -> None:
         ids = model.generate(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], **self.options)
         sizes = batch["attention_mask"].sum(1).tolist()
         pad = model.config.pad_token_id
@@ -54,18 +84,24 @@ class Generator:
             if split == 0:
                 # the start token is given, not generated; what follows the end is padding
                 self.lengths.append((source, max(1, sum(token != pad for token in tokens) - 1)))
+
+    def _tell(self, done: int) -> None:
         if self.progress:
-            done = sum(map(len, self.texts))
-            self.progress(done, sum(len(one.references) for one in self.splits))
+            self.progress(done, -(-sum(len(one.references) for one in self.splits) // _ranks()))
 
     def scores(self) -> dict[str, float]:
         """The metrics of every split whose rows have all been generated; nothing before that."""
         found: dict[str, float] = {}
-        for split, texts in zip(self.splits, gathered(self.texts), strict=True):
+        self.texts = gathered(self.texts)
+        for split, texts in zip(self.splits, self.texts, strict=True):
             if len(texts) == len(split.references):
                 predictions = [texts[row] for row in range(len(texts))]
-                values, self.notes = text_metrics(self.kind, predictions, split.references)
+                values, notes = text_metrics(self.kind, predictions, split.references)
                 found |= {f"{name}{split.suffix}": value for name, value in values.items()}
+                # how a score is computed is the same for all splits, how many texts are empty is not
+                self.notes |= {
+                    f"empty{split.suffix}" if name == "empty" else name: note for name, note in notes.items()
+                }
         return found
 
     def samples(self) -> list[dict[str, str]]:
@@ -79,8 +115,12 @@ class Generator:
 
 def gathered(texts: list[dict[int, str]]) -> list[dict[int, str]]:
     """What all ranks have generated."""
-    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+    if _ranks() == 1:
         return texts
-    parts: list[Any] = [None] * dist.get_world_size()
+    parts: list[Any] = [None] * _ranks()
     dist.all_gather_object(parts, texts)
     return [{row: text for part in parts for row, text in part[index].items()} for index in range(len(texts))]
+
+
+def _ranks() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1

@@ -12,19 +12,20 @@ from torch import nn
 
 from spikelm.data.batches import Batch
 from spikelm.data.cache import encoded_pairs
-from spikelm.data.pair_batches import PairBatches, evaluation_pairs
+from spikelm.data.encode_pairs import encode_pairs
+from spikelm.data.pair_batches import PairBatches, evaluation_pairs, pair_batch
 from spikelm.data.pair_tokenizer import PairTokenizer, load_pair_tokenizer
 from spikelm.data.seq2seq import load_pairs
 from spikelm.data.sources import Text
 from spikelm.identity import PLAIN
 from spikelm.measure.energy import energy_mj, spiking_energy_mj
-from spikelm.measure.model import measure_firing, measure_terms
+from spikelm.measure.model import AUDIT_ROWS, audit_decoding, measure_firing, measure_terms
 from spikelm.measure.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
-from spikelm.models.bart import SpecialTokens, build_seq2seq, load_seq2seq
-from spikelm.models.weights import weights_folder
+from spikelm.models.bart import SpecialTokens, build_seq2seq, load_public, load_seq2seq
+from spikelm.models.weights import weights_record
 from spikelm.schema import Config
 from spikelm.training.builders import Stage, announced
-from spikelm.training.generation import Generator, Split
+from spikelm.training.generation import Generator, ProgressLines, Split
 from spikelm.training.optimization import total_steps
 from spikelm.training.selection import select_mode
 from spikelm.training.seq2seq import INPUTS, Seq2SeqModule, Seq2SeqStudent, Seq2SeqTeacher
@@ -44,6 +45,17 @@ def seq2seq_stage(config: Config, needed: Mapping[str, Path], console: Console) 
     generator = _generator(config, text, tokenizer, console)
     first = next(iter(task.splits))
     samples = evaluation_pairs(encoded[first], tokenizer, config.measure.samples)[:1]
+
+    def measure(model: nn.Module, some: list[Batch]) -> dict[str, Any]:
+        if select_mode(config) != "last":  # the texts are of the last evaluation, the model is not
+            rows = range(min(config.measure.samples, len(encoded[first])))
+            generator.again(model, pair_batch(encoded[first], rows, tokenizer))
+        return measure_seq2seq(model, some, config, generator, tokenizer.vocab_size)
+
+    def report() -> dict[str, Any]:
+        found = {"samples": generator.samples(), "metric_notes": generator.notes}
+        return {**found, **({"weights": weights_record(config.backbone.path, cache)} if config.backbone.path else {})}
+
     return Stage(
         module=_module(config, needed, total, generator, tokenizer),
         train=train,
@@ -52,9 +64,19 @@ def seq2seq_stage(config: Config, needed: Mapping[str, Path], console: Console) 
         evaluate_every=max(1, total // 5),
         source=text.record(config.source),
         constant={},
-        measure=lambda model, some: measure_seq2seq(model, some, config, generator, tokenizer.vocab_size),
-        report=lambda: {"samples": generator.samples(), "metric_notes": generator.notes},
+        measure=measure,
+        report=report,
     )
+
+
+def audit_pairs(config: Config) -> Batch:
+    """The first rows of the first evaluated split, for the audit of a finished run."""
+    task, cache = config.task, Path(config.runs_dir) / ".cache"
+    text = load_pairs(task, config.source)
+    tokenizer = load_pair_tokenizer(task, config.source, config.backbone, text, cache)
+    rows = text.splits[next(iter(task.splits))][:AUDIT_ROWS]
+    batch = pair_batch(encode_pairs(task, rows, tokenizer), range(len(rows)), tokenizer)
+    return {name: batch[name] for name in INPUTS}
 
 
 def _generator(config: Config, text: Text, tokenizer: PairTokenizer, console: Console) -> Generator:
@@ -64,24 +86,24 @@ def _generator(config: Config, text: Text, tokenizer: PairTokenizer, console: Co
         Split(suffix, [row[source] for row in text.splits[name]], [row[target] for row in text.splits[name]])
         for name, suffix in task.splits.items()
     ]
-    options = {
+    options = generate_options(settings)
+    progress = ProgressLines(console, task.name) if config.trainer.progress else None
+    always = select_mode(config) != "last"
+    family = task.name.partition("/")[0]
+    return Generator(family, splits, options, lambda ids: tokenizer.decode([ids])[0], always, progress)
+
+
+def generate_options(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """task.generate in the words of transformers' generate()."""
+    return {
         "num_beams": settings["beams"],
         "min_length": settings["min_length"],
         "max_length": settings["max_length"],
         "length_penalty": settings["length_penalty"],
+        "no_repeat_ngram_size": settings.get("no_repeat_ngram", 0),
         "early_stopping": settings["beams"] > 1,
         "do_sample": False,
     }
-    said = [0]
-
-    def progress(done: int, all_rows: int) -> None:
-        if config.trainer.progress and done * 4 // all_rows > said[0] and done < all_rows:
-            said[0] = done * 4 // all_rows
-            console.print(f"{task.name}: {done} of {all_rows} texts generated", highlight=False)
-
-    always = select_mode(config) != "last"
-    family = task.name.partition("/")[0]
-    return Generator(family, splits, options, lambda ids: tokenizer.decode([ids])[0], always, progress)
 
 
 def _module(
@@ -106,7 +128,7 @@ def _module(
 def _fresh(config: Config, vocab: int, tokens: SpecialTokens) -> nn.Module:
     """The backbone's own weights, or random ones."""
     if config.backbone.path:
-        return load_seq2seq(config, weights_folder(config.backbone.path))
+        return load_public(config, vocab, tokens)
     return build_seq2seq(config, vocab, tokens)
 
 
@@ -133,6 +155,7 @@ def measure_seq2seq(
         spiking = spiking_energy_mj(made, rates, T)
     else:
         rates, spiking = {}, ann
+    found["spike_driven"]["decoding"] = audit_decoding(model, samples[0], T, generator.options).verdict
     head = lm_head_terms(size.hidden, vocab, task.target_length)
     found["energy_detail"] = {
         "lengths": {"source": task.source_length, "target": task.target_length},

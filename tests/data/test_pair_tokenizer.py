@@ -129,7 +129,7 @@ def test_weights_bring_their_own(tmp_path: Path, mbart) -> None:
     with pytest.raises(DataError, match="neither BART's nor mBART's"):
         pair_tokenizer(Tokenizer(models.BPE()))
     hub = replace(config.backbone, path="facebook/bart-nowhere")
-    with pytest.raises(DataError, match=r"backbone.path=facebook/bart-nowhere could not be loaded"):
+    with pytest.raises(ConfigError, match=r"backbone.path=facebook/bart-nowhere is no folder"):
         load_pair_tokenizer(config.task, config.source, hub, text, tmp_path / "cache")
 
 

@@ -15,8 +15,8 @@ from spikelm.identity import identity, pretraining_of, size_of
 from spikelm.models.bart import SpecialTokens, build_seq2seq, load_seq2seq, seq2seq_config
 from spikelm.models.bert import bert_config, parameter_count
 from spikelm.models.weights import read_sizes
-from spikelm.plan import parameter_count as planned
 from spikelm.spiking import Spiking, neurons
+from spikelm.workload import parameter_count as planned
 
 TOKENS = SpecialTokens(pad=0, bos=2, eos=3, start=2)
 SMALL = ["backbone.hidden=32", "backbone.heads=4", "backbone.intermediate=64", "backbone.vocab=60"]

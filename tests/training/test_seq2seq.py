@@ -11,12 +11,18 @@ import torch
 from rich.console import Console
 from scipy.special import log_softmax, rel_entr, softmax
 
+from spikelm.commands import audit_main
 from spikelm.compose import load_config
+from spikelm.data.pair_tokenizer import load_pair_tokenizer
+from spikelm.data.seq2seq import load_pairs
 from spikelm.errors import ConfigError
 from spikelm.experiment import open_run, run_experiment
 from spikelm.identity import identity, prerequisites
 from spikelm.records import run_id
+from spikelm.report.command import main as report_main
 from spikelm.schema import Config
+from spikelm.spiking import load_pretrained
+from spikelm.tracking import Tracker
 from spikelm.training.builders import build_stage
 from spikelm.training.seq2seq import IGNORED
 
@@ -50,7 +56,11 @@ def stage_of(config: Config) -> Any:
         ("mt/wmt16_enro", "bispike", ("bleu", "chrf")),
     ],
 )
-def test_every_task_runs_with_its_teacher_first(task: str, neuron: str, metrics: tuple[str, ...], runs: Path) -> None:
+def test_every_task_runs_with_its_teacher_first(
+    task: str, neuron: str, metrics: tuple[str, ...], runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(Tracker, "table", lambda self, *given: handed.append(given))
     result = smoke(runs, f"task={task}", f"neuron={neuron}", "T=2")
     assert list(result["metrics"]) == [*metrics, *(f"{name}_test" for name in metrics), "loss"]
     assert result["teacher"] == open_run(config_of(runs, f"task={task}", "neuron=ann")).id
@@ -60,9 +70,36 @@ def test_every_task_runs_with_its_teacher_first(task: str, neuron: str, metrics:
     detail = result["energy_detail"]
     assert detail["generated"]["ann_fp32"] > 0
     assert detail["lm_head_fp32"] > 0
-    assert len(result["samples"]) == 10
+    assert result["spike_driven"]["decoding"] == "fully"
+    assert len(result["samples"]) == 8
     assert set(result["samples"][0]) == {"source", "reference", "generated"}
-    assert result["metric_notes"]
+    assert handed[-1] == (result["steps"], "samples", result["samples"])
+    notes = result["metric_notes"]
+    assert ("version:2" in notes["bleu"]) if task.startswith("mt/") else ("rouge-score" in notes["rouge"])
+
+
+def test_a_finished_run_is_shown_and_audited_again(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = smoke(runs, "task=mt/wmt16_enro", "neuron=bispike", "T=2")
+    assert report_main(["run", result["run_id"], "--runs-dir", str(runs)]) == 0
+    shown = capsys.readouterr().out
+    assert all(sample["source"] in shown and sample["reference"] in shown for sample in result["samples"])
+    assert result["metric_notes"]["bleu"] in shown
+    assert audit_main([result["run_id"], "--runs-dir", str(runs)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.count("the encoder and decoder are fully spike-driven") == 2, "in one pass, and from the cache"
+
+
+def test_samples_of_the_best_epoch_are_those_of_the_saved_model(runs: Path) -> None:
+    result = smoke(runs, "task=mt/wmt16_enro", "neuron=ann", "select=best_dev", "finetune.epochs=3")
+    config = config_of(runs, "task=mt/wmt16_enro")
+    text = load_pairs(config.task, config.source)
+    tokenizer = load_pair_tokenizer(config.task, config.source, config.backbone, text, runs / ".cache")
+    model: Any = load_pretrained(Path(result["directory"]) / "model")
+    sources = [sample["source"] for sample in result["samples"]]
+    assert sources == [row["en"] for row in text.splits["validation"][:8]]
+    ids = torch.tensor(tokenizer.sources(sources[:1], 48))
+    made = model.eval().generate(ids, num_beams=2, max_length=64, early_stopping=True, length_penalty=1.0)
+    assert tokenizer.decode(made.tolist()) == [result["samples"][0]["generated"]]
 
 
 def test_the_backbone_of_a_scale_has_siblings_for_pairs() -> None:
@@ -143,6 +180,6 @@ def test_a_resumed_run_ends_where_the_whole_one_ends(tmp_path: Path) -> None:
 
 
 def test_options_of_labelled_tasks_are_refused() -> None:
-    for option in ("distill.noise=0.1", "distill.cache=true", "distill.start=general"):
+    for option in ("distill.noise=0.1", "distill.cache=true", "distill.start=general", "select=released"):
         with pytest.raises(ConfigError):
             load_config(["task=sum/xsum", "neuron=bispike", option])
