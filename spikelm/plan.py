@@ -85,11 +85,13 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
     pairs, task = config.task.kind == "seq2seq", config.task
     longest = f"{task.source_length} to {task.target_length}" if pairs else f"{stage.max_length}"
     work = "training FLOPs" if pairs else "training FLOPs (encoder)"
-    counted = " (encoder, decoder, LM head, teacher)" if pairs else ""
+    asked = ", teacher" if "teacher" in prerequisites(config) else ""
+    counted = f" (encoder, decoder, LM head{asked})" if pairs else ""
     each = "" if devices == 1 else f" ({_per_device(stage.batch, devices)} on each of {devices} devices)"
     rows = {
         "run": f"{run.id} ({run.state})",
         "backbone": f"{config.backbone.name}, {plan.parameters:,} parameters",
+        **({"starts from": config.backbone.path} if config.backbone.path else {}),
         "neuron": f"{config.neuron['name']}, T={config.time_steps}",
         "steps": f"{steps}, batch {stage.batch}{each}, up to {longest} tokens",
         "optimiser": f"AdamW, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, "
@@ -99,8 +101,6 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
         "training memory, about": f"{plan.memory_gb:.1f} GB{'' if devices == 1 else ' a device'}",
         "energy of one inference, ANN": f"{plan.energy_ann_mj:.4g} mJ fp32",
     }
-    if config.backbone.path:
-        rows["starts from"] = config.backbone.path
     if plan.energy_ceiling_mj is not None:
         rows["energy, every neuron firing"] = f"{plan.energy_ceiling_mj:.4g} mJ fp32, times the firing rate"
     if pairs and plan.energy_generated_mj is not None:

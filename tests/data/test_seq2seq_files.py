@@ -196,6 +196,7 @@ def test_the_embedded_rows_are_the_first_of_the_full_set() -> None:
     [
         ("task.generate.beams=0", "at least 1"),
         ("+task.generate.beamz=2", "beamz; it needs beams"),
+        ("+task.generate.no_repeat_ngram=-1", "at least 0"),
         ("task.generate.min_length=99", "is above task.generate.max_length"),
         ("task.generate.length_penalty=x", "it is a number"),
         ("task.target_length=1", "at least 3"),
@@ -210,12 +211,12 @@ def test_a_mistake_in_a_task_is_refused(override: str, says: str) -> None:
 
 
 def test_the_papers_settings() -> None:
-    wanted = {"sum/xsum": (3.5e-4, 6, 62), "sum/cnn_dm": (7e-4, 4, 142), "mt/wmt16_enro": (1e-4, 5, 128)}
-    for task, (lr, beams, longest) in wanted.items():
+    wanted = {"sum/xsum": (3.5e-4, 6, 11, 62, 1), "sum/cnn_dm": (7e-4, 4, 56, 142, 2)}
+    for task, (lr, *told) in {**wanted, "mt/wmt16_enro": (1e-4, 5, 0, 128, 1)}.items():
         found = load_config(["scale=paper", f"task={task}", "recipe=paper"])
         stage, generate = found.finetune, found.task.generate
         assert (stage.epochs, stage.batch, stage.lr, stage.warmup, stage.schedule) == (20, 128, lr, 0.05, "linear")
-        assert (generate["beams"], generate["max_length"]) == (beams, longest)
+        assert [generate[key] for key in ("beams", "min_length", "max_length", "length_penalty")] == told
         assert (found.task.source_length, found.task.target_length) == (1024, 128)
 
 
