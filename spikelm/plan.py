@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich import box
@@ -74,13 +74,13 @@ def make_plan(config: Config) -> Plan:
     size, stage = config.backbone, config.stage
     pretraining = config.task.kind == "pretrain"
     labels = len(config.task.labels) if config.task.kind == "classification" else 1
-    parameters = parameter_count(size, pretraining, labels)
-    terms = encoder_terms(size.layers, size.hidden, size.intermediate, stage.max_length)
+    parameters = parameter_count(replace(size, layers=config.depth), pretraining, labels)
+    terms = encoder_terms(config.depth, size.hidden, size.intermediate, stage.max_length)
     steps = planned_steps(config)
     tokens = steps * stage.batch * stage.max_length if steps else None
     # forward and twice that backward, two operations a MAC, T times for a spiking model
     work = 6 * config.time_steps * sum(term.macs for term in terms) * stage.batch
-    counted = encoder_terms(size.layers, size.hidden, size.intermediate, config.measure.length)
+    counted = encoder_terms(config.depth, size.hidden, size.intermediate, config.measure.length)
     return Plan(
         parameters=parameters,
         steps=steps,
@@ -88,7 +88,7 @@ def make_plan(config: Config) -> Plan:
         flops=work * steps if steps else None,
         memory_gb=training_memory_gb(config, parameters),
         energy_ann_mj=energy_mj(counted),
-        energy_ceiling_mj=ceiling_mj(counted, config.time_steps) if config.spiking else None,
+        energy_ceiling_mj=ceiling_mj(counted, config.time_steps) if config.fires else None,
     )
 
 
@@ -108,6 +108,7 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
         "run": f"{run.id} ({run.state})",
         "backbone": f"{config.backbone.name}, {plan.parameters:,} parameters",
         "neuron": f"{config.neuron['name']}, T={config.time_steps}",
+        **({"weights": str(config.weights["name"])} if config.quantized else {}),
         "steps": f"{steps}, batch {stage.batch}{each}, up to {stage.max_length} tokens",
         "optimiser": f"AdamW, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, "
         f"decay {stage.weight_decay:g}{_released_schedule(stage)}",

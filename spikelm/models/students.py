@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from transformers import BertForSequenceClassification, BertModel
 
 from spikelm.models.bert import load, num_labels, spiking_if_asked
 from spikelm.models.weights import weights_folder
+from spikelm.neurons import Neuron
 from spikelm.schema import Config
+from spikelm.spiking import spiking_class
+from spikelm.weights import quantized
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -28,7 +32,36 @@ def build_student(config: Config, folder: Path | None) -> nn.Module:
 
 def load_teacher(config: Config, folder: Path) -> Any:
     """The fine-tuned ANN of a task."""
-    return load(BertForSequenceClassification, folder, config, num_labels=num_labels(config))
+    return load(
+        BertForSequenceClassification, folder, config, num_labels=num_labels(config), num_hidden_layers=config.depth
+    )
+
+
+def load_student(config: Config, folder: Path) -> Any:
+    """A student as it was saved, with its own neurons, weights and variant; without dropout where it teaches."""
+    settings = {"num_labels": num_labels(config), "num_hidden_layers": config.depth}
+    return load(spiking_class(BertForSequenceClassification), folder, config, **settings)
+
+
+@torch.no_grad()
+def succeed(config: Config, folder: Path) -> nn.Module:
+    """The student of the config with the latent weights of the one before it; amplitudes too, of the same neuron."""
+    before = load_student(config, folder)
+    spec = before.config.spikelm
+    plain = BertForSequenceClassification(copy.deepcopy(before.config))
+    model = spiking_if_asked(plain, config)
+    same = spec["neuron"] == model.config.spikelm["neuron"]
+    own = {name for name, module in model.named_modules() if isinstance(module, Neuron)} if not same else set()
+    there = model.state_dict()
+    taken = {
+        name: value
+        for name, value in before.state_dict().items()
+        if name in there and name.rpartition(".")[0] not in own and ".quantizer." not in name
+    }
+    model.load_state_dict(taken, strict=False)
+    for module in quantized(model):
+        module.quantizer.start(module.weight)
+    return model
 
 
 def convert(config: Config, folder: Path) -> nn.Module:
