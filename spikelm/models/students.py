@@ -47,9 +47,9 @@ def load_student(config: Config, folder: Path) -> Any:
 def succeed(config: Config, folder: Path) -> nn.Module:
     """The student of the config with the latent weights of the one before it; amplitudes too, of the same neuron."""
     before = load_student(config, folder)
-    spec = before.config.spikelm
-    plain = BertForSequenceClassification(copy.deepcopy(before.config))
-    model = spiking_if_asked(plain, config)
+    spec, settings = before.config.spikelm, copy.deepcopy(before.config)
+    settings._attn_implementation = None  # that of its variant
+    model: Any = spiking_if_asked(BertForSequenceClassification(settings), config)
     same = spec["neuron"] == model.config.spikelm["neuron"]
     own = {name for name, module in model.named_modules() if isinstance(module, Neuron)} if not same else set()
     there = model.state_dict()

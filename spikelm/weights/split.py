@@ -41,7 +41,7 @@ class Split(WeightQuantizer):
 
     def __init__(self, rows: bool = False) -> None:
         super().__init__(rows)
-        self.half = Binary(rows=rows, centre="none")
+        self.binary = Binary(rows=rows, centre="none")
 
     def prepare(self, weight: Tensor) -> None:
         self.second = nn.Parameter(torch.zeros_like(weight))
@@ -57,4 +57,4 @@ class Split(WeightQuantizer):
         self.second.zero_()
 
     def forward(self, weight: Tensor) -> Tensor:
-        return self.half(weight) + self.half(self.second)
+        return self.binary(weight) + self.binary(self.second)
