@@ -50,7 +50,7 @@ def test_every_system_of_table_four_has_the_printed_bits() -> None:
     for row in load_table(4).rows:
         if row.system not in (None, "binarybert_w1a2"):  # printed as 1/1, see its note
             printed = (str(row.paper[key]).lower() for key in ("weight_bits", "act_bits"))
-            assert tuple(map(str, of(str(row.system)).bits.values())) == tuple(printed)
+            assert tuple(map(str, LOW_BIT[str(row.system)])) == tuple(printed)
 
 
 def test_help_describes_every_system_with_its_tables() -> None:
@@ -71,10 +71,12 @@ def test_weights_are_left_out_of_the_identity_of_runs_without_them() -> None:
 
 def test_students_of_one_task_share_their_teacher() -> None:
     plain = id_of(of("bert"))
-    for system in ("q2bert", "ternarybert", "bit", "bibert", "binarybert_w1a2"):
+    for system in ("q2bert", "bit", "binarybert_w1a2"):
         assert id_of(prerequisites(of(system))["teacher"]) == plain
-        recipe = ("scale=paper", "source=embedded")
-        assert id_of(prerequisites(of(system, *recipe))["teacher"]) == id_of(of("bert", *recipe)), "whatever its recipe"
+    recipe = ("scale=paper", "source=embedded")
+    student = of("bit", *recipe)
+    assert (student.finetune.lr, student.finetune.batch, student.finetune.epochs) == (1e-4, 8, 10), "BiT's own"
+    assert id_of(prerequisites(student)["teacher"]) == id_of(of("bert", *recipe)), "the same, whatever its recipe"
 
 
 def test_chains_of_students() -> None:
