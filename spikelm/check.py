@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from spikelm.check_pairs import check_pairs
-from spikelm.check_stages import check_distill, check_stage
+from spikelm.check_stages import check_altered, check_distill, check_stage
 from spikelm.errors import ConfigError
 from spikelm.resolvers import register_resolvers
 from spikelm.schema import Config, SourceConfig
@@ -24,10 +24,13 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "pretrain.schedule": ("linear", "constant"),
     "finetune.schedule": ("linear", "constant"),
     "general.schedule": ("linear", "constant"),
-    "distill.start": ("pretrained", "general", "teacher"),
+    "distill.start": ("pretrained", "general", "teacher", "previous"),
+    "distill.teacher": ("ann", "previous"),
     "distill.head": ("new", "teacher"),
     "distill.layers": ("all", "last", "progressive"),
-    "distill.logits_loss": ("kl", "mse"),
+    "distill.logits_loss": ("kl", "mse", "soft"),
+    "variant.attention": ("real", "quantized", "boolean", "rank1"),
+    "variant.activation": (None, "gelu", "relu"),
     "source.name": ("embedded", "hub", "local"),
     "trainer.accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
     "trainer.precision": ("32-true", "bf16-mixed", "16-mixed"),
@@ -48,10 +51,13 @@ NOT_NEGATIVE = (
     *("pretrain.warmup", "finetune.warmup", "general.warmup"),
     *("pretrain.weight_decay", "finetune.weight_decay", "general.weight_decay"),
     *("distill.labels", "distill.logits", "distill.hidden", "distill.attention", "distill.task_rows"),
+    *("distill.scores", "distill.relations"),
 )
 #: mappings whose keys are not the schema's
 OPEN = (
     "neuron",
+    "weights",
+    "previous",
     "backbone.pairs",
     *(f"task.{key}" for key in ("splits", "official_rows", "file_columns", "generate", "paper")),
 )
@@ -194,6 +200,10 @@ def check(config: Config) -> None:
     check_pairs(config.task, config.backbone.positions)
     _check_source(config.source)
     check_neuron(config.neuron)
+    check_neuron(config.weights, "weights")
+    for group in ("neuron", "weights"):
+        check_neuron(config.previous.get(group, {}), f"previous.{group}")
+    check_altered(config)
 
 
 def _check_source(source: SourceConfig) -> None:
@@ -212,14 +222,14 @@ def _check_source(source: SourceConfig) -> None:
         raise ConfigError(f"source.tokenizer={source.tokenizer} does not exist; it is a vocab.txt or its folder")
 
 
-def check_neuron(neuron: Mapping[str, Any]) -> None:
-    """A neuron's arguments against the `valid` block of its own YAML: choices, a bound, or a type."""
+def check_neuron(neuron: Mapping[str, Any], group: str = "neuron") -> None:
+    """Arguments of a neuron or quantiser against the `valid` block of its own YAML: choices, a bound, or a type."""
     valid = neuron.get("valid", {})
     for key, value in neuron.items():
-        if key in ("_target_", "name", "valid", "T"):
+        if key in ("_target_", "name", "valid", "T", "bits", "spikes"):
             continue
         if key not in valid:
-            raise ConfigError(f"unknown key neuron.{key}{nearest(key, valid)}")
+            raise ConfigError(f"unknown key {group}.{key}{nearest(key, valid)}")
         rule = valid[key]
         if isinstance(rule, list):
             good, means = value in rule, ", ".join(map(str, rule))
@@ -230,7 +240,7 @@ def check_neuron(neuron: Mapping[str, Any]) -> None:
             bound = {"> 0": number and value > 0, ">= 0": number and value >= 0, "number": number}
             good, means = bool(bound[rule]), rule
         if not good:
-            raise ConfigError(f"neuron.{key}={value} is not valid; valid: {means}")
+            raise ConfigError(f"{group}.{key}={value} is not valid; valid: {means}")
 
 
 def _value(config: Config, key: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spikelm.errors import ConfigError
-from spikelm.schema import Config, StageConfig
+from spikelm.schema import Config, StageConfig, VariantConfig
 
 SHORTEST = 8  # tokens of a row: room for [CLS] a [SEP] b [SEP]
 
@@ -35,11 +35,11 @@ def check_stage(name: str, stage: StageConfig, config: Config) -> None:
 
 def check_distill(config: Config) -> None:
     """What a student learns from, and whether its task can give it."""
-    if config.task.kind == "general" and not config.spiking:
+    if config.task.kind == "general" and not config.converted:
         raise ConfigError(
             "task=general_distill makes a spiking student; neuron=ann is its teacher", "choose another neuron"
         )
-    if config.task.kind == "general" or (config.spiking and config.distill.start == "general"):
+    if config.task.kind == "general" or (config.converted and config.distill.start == "general"):
         check_stage("general", config.general, config)
     if config.distill.cache and (config.distill.attention or config.distill.noise or config.distill.task_rows):
         raise ConfigError(
@@ -55,10 +55,46 @@ def check_distill(config: Config) -> None:
             "task_rows": settings.task_rows,
             "frozen_embeddings": settings.frozen_embeddings,
         }
+        unknown |= {"scores": settings.scores, "relations": settings.relations, "first": settings.first}
+        unknown |= {"logits_loss=soft": settings.logits_loss == "soft", "embeddings": settings.embeddings}
         if names := [name for name, on in unknown.items() if on]:
             raise ConfigError(f"distill.{names[0]} is for tasks with labels, not for {config.task.name}")
+    if not 0 <= config.distill.first < 1:
+        raise ConfigError(f"distill.first={config.distill.first} is not valid; it is a share from 0 to below 1")
+    if config.distill.cache and (config.distill.scores or config.distill.relations or config.distill.dropout):
+        raise ConfigError(
+            "distill.cache keeps hidden states and logits without dropout, not scores and relations",
+            "distill.cache=false",
+        )
     if not 0 <= config.distill.noise < 1:
         raise ConfigError(f"distill.noise={config.distill.noise} is not valid; it is a share from 0 to below 1")
     general_T = config.distill.general_T
     if general_T is not None and general_T < 1:
         raise ConfigError(f"distill.general_T={general_T} is not valid; it is a whole number of at least 1")
+
+
+def check_altered(config: Config) -> None:
+    """Whether the backbone and the neuron can have the variant."""
+    variant, backbone = config.variant, config.backbone
+    if not 0 < variant.width <= 1:
+        raise ConfigError(f"variant.width={variant.width} is not valid; it is a share above 0 and up to 1")
+    altered = [key for key, value in vars(variant).items() if value != getattr(VariantConfig(), key)]
+    if altered and backbone.kind != "bert":
+        raise ConfigError(f"variant.{altered[0]} is for a BERT; backbone={backbone.name} is a {backbone.kind}")
+    if altered and not config.converted:
+        raise ConfigError(
+            f"variant.{altered[0]} changes a low-bit or spiking model; this one is plain", "choose a neuron or weights"
+        )
+    if variant.attention != "real" and not config.spiking:
+        raise ConfigError(f"variant.attention={variant.attention} rounds the query: it needs a neuron", "neuron=sign")
+    chained = config.distill.start == "previous" or config.distill.teacher == "previous"
+    if chained and (config.task.kind == "seq2seq" or not config.previous):
+        raise ConfigError(
+            "distill.start=previous and distill.teacher=previous need a student before this one, on a task with labels",
+            "system=bit_multi",
+        )
+    if unknown := sorted(set(config.previous) - {"neuron", "weights", "variant", "finetune"}):
+        raise ConfigError(f"unknown key previous.{unknown[0]}; valid: neuron, weights, variant, finetune")
+    kept = backbone.keep_layers
+    if kept is not None and not 1 <= kept <= backbone.layers:
+        raise ConfigError(f"backbone.keep_layers={kept} is not valid; the backbone has {backbone.layers} layers")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
 from collections.abc import Sequence
@@ -46,6 +47,7 @@ def _compose(overrides: Sequence[str], search_path: str | None = None) -> DictCo
         GlobalHydra.instance().clear()
 
 
+HIDDEN = ("table", "system", "rival")  # groups that --help lists apart, or not at all
 HELP = """\
 spikelm-run trains and measures one spiking (or plain) language model; a finished run is never run twice.
 
@@ -57,6 +59,9 @@ spikelm-run trains and measures one spiking (or plain) language model; a finishe
 
 Groups (group=option)
 {groups}
+
+Systems (system=NAME): a row of a table of the paper
+{systems}
 
 Root keys
   k=2            threshold over the mean |membrane| (bispike): a larger k fires less
@@ -72,9 +77,18 @@ Tables and lists of runs: spikelm-report. Energy term by term: spikelm-energy. H
 
 def help_text() -> str:
     """What --help prints: made from conf/, so that it cannot go stale."""
-    groups = [f"  {group:<10} {', '.join(_options(group))}" for group in sorted(_groups()) if group != "table"]
+    shown = [group for group in sorted(_groups()) if group not in HIDDEN]
+    groups = [f"  {group:<10} {', '.join(_options(group))}" for group in shown]
     wrapped = [textwrap.fill(line, 110, subsequent_indent=" " * 13) for line in groups]
-    return HELP.format(groups="\n".join(wrapped), runs=default_runs_dir())
+    systems = [f"  {name:<18} {described(name)}" for name in _options("system")]
+    return HELP.format(groups="\n".join(wrapped), systems="\n".join(systems), runs=default_runs_dir())
+
+
+def described(system: str) -> str:
+    """What the comment at the head of a system's file says: a line, with its tables in brackets."""
+    lines = (config_dir() / "system" / f"{system}.yaml").read_text().splitlines()
+    comments = itertools.takewhile(lambda line: line.startswith("#"), lines)
+    return " ".join(line.lstrip("# ") for line in comments if not line.startswith("# @package"))
 
 
 def precheck(argv: Sequence[str]) -> bool:
@@ -156,7 +170,9 @@ def _full_key(text: str) -> str:
 
 
 def _neuron_keys() -> list[str]:
-    keys = set()
-    for path in (config_dir() / "neuron").glob("*.yaml"):
-        keys |= set(re.findall(r"^(\w+):", path.read_text(), re.MULTILINE))
-    return [f"neuron.{key}" for key in keys - {"defaults", "valid", "name", "_target_"}]
+    keys: set[str] = set()
+    for group in ("neuron", "weights"):
+        for path in (config_dir() / group).glob("*.yaml"):
+            keys |= {f"{group}.{key}" for key in re.findall(r"^(\w+):", path.read_text(), re.MULTILINE)}
+    hidden = ("defaults", "valid", "name", "_target_", "bits", "spikes")
+    return [key for key in keys if not key.endswith(hidden)]

@@ -12,7 +12,7 @@ from spikelm.data import microworld
 from spikelm.data.fingerprint import source_identity
 from spikelm.models.weights import weights_identity
 from spikelm.records import run_id
-from spikelm.schema import BackboneConfig, Config, StageConfig, TaskConfig, config_dir
+from spikelm.schema import BackboneConfig, Config, StageConfig, TaskConfig, VariantConfig, config_dir
 
 #: fields of a task that say how to read it: what is read is in the hash of its content
 READING = (
@@ -31,14 +31,22 @@ READING = (
 PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task: left out where there are none
 #: of a stage: left out where not set
 OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed", "task_rows")
-UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
+UNDISTILLED = ("name", "general_T", "pretrain")  # of `distill`: the others are in the identity of runs it needs
+NOT_SIZE = ("name", "path", "pairs", "keep_layers")  # of a backbone
+UNLABELLED = ("pretrain", "general")  # kinds of task
 SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
 #: of `distill`: left out at these values, as in runs made before they were there
-LATER = {"noise": 0.0, "logits_loss": "kl", "scaled": True, "task_rows": 0, "frozen_embeddings": False}
+LATER = {
+    **{"noise": 0.0, "logits_loss": "kl", "scaled": True, "scores": 0.0, "relations": 0.0, "embeddings": False},
+    **{"total": False, "first": 0.0, "dropout": False, "teacher": "ann"},
+    **{"task_rows": 0, "frozen_embeddings": False},
+}
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 
 PLAIN = {"name": "ann"}  # conf/neuron/ann.yaml, the neuron of every teacher
+UNQUANTIZED = {"name": "none"}  # conf/weights/none.yaml, its weights
+SAID = ("name", "valid", "bits", "spikes")  # of a neuron or quantiser: told to the reader, not to its class
 
 
 def _task(name: str) -> TaskConfig:
@@ -64,37 +72,51 @@ def general_of(config: Config) -> Config:
 def teacher_of(config: Config) -> Config:
     """The config of a student's teacher: the plain model of the same task, or of the same pretraining."""
     stage = StageConfig(**asdict(config.teacher))
-    plain = replace(config, neuron=dict(PLAIN), system="", finetune=stage, select="last", force=False)
-    return pretraining_of(plain) if config.task.kind == "general" else replace(plain, seed=stage.seed)
+    altered: dict[str, Any] = {"weights": dict(UNQUANTIZED), "variant": VariantConfig()}
+    plain = replace(config, neuron=dict(PLAIN), **altered, system="", finetune=stage, select="last", force=False)
+    return pretraining_of(plain) if config.task.kind in UNLABELLED else replace(plain, seed=stage.seed)
+
+
+def previous_of(config: Config) -> Config:
+    """The config of the student that a student starts from: other neuron, weights or variant, from the teacher."""
+    own = {"neuron": config.neuron, "weights": config.weights}
+    changes: dict[str, Any] = {key: dict(config.previous.get(key, value)) for key, value in own.items()}
+    changes["variant"] = VariantConfig(**config.previous.get("variant", asdict(config.variant)))
+    changes["finetune"] = replace(config.finetune, **config.previous.get("finetune", {}))
+    distill = replace(config.distill, start="teacher", teacher="ann")
+    return replace(config, **changes, distill=distill, previous={}, system="", force=False)
 
 
 def distills(config: Config) -> bool:
     """Whether the run is a fine-tuning whose `distill` says something; a plain model ignores it."""
-    fine_tuning = config.task.kind not in ("pretrain", "general")
-    return config.spiking and fine_tuning and (config.distill.from_teacher or config.distill.start != "pretrained")
+    fine_tuning = config.task.kind not in UNLABELLED
+    return config.converted and fine_tuning and (config.distill.from_teacher or config.distill.start != "pretrained")
 
 
 def prerequisites(config: Config) -> dict[str, Config]:
     """The runs this one needs, by role: `pretrained` gives the weights to start from, `teacher` what to imitate."""
     kind, needed = config.task.kind, {}
     if kind == "pretrain":
-        return {}
+        return {"teacher": teacher_of(config)} if config.converted and config.distill.pretrain else {}
     if kind == "general":
         return {} if config.backbone.path else {"teacher": teacher_of(config)}
     if distills(config) and config.distill.start == "general":
         needed["pretrained"] = general_of(config)
+    elif distills(config) and config.distill.start == "previous":
+        needed["pretrained"] = previous_of(config)
     elif (
         not config.backbone.path and kind != "seq2seq" and not (distills(config) and config.distill.start == "teacher")
     ):
         needed["pretrained"] = pretraining_of(config)
     if distills(config) and config.distill.from_teacher:
-        needed["teacher"] = teacher_of(config)
+        imitated = previous_of if config.distill.teacher == "previous" else teacher_of
+        needed["teacher"] = imitated(config)
     return needed
 
 
 def identity(config: Config) -> dict[str, Any]:
     """The canonical content that is hashed; a run holds those it needs by id."""
-    neuron = {key: value for key, value in config.neuron.items() if key not in ("name", "valid")}
+    neuron = {key: value for key, value in config.neuron.items() if key not in SAID}
     kind = config.task.kind
     found: dict[str, Any] = {
         "format": FORMAT,
@@ -104,8 +126,11 @@ def identity(config: Config) -> dict[str, Any]:
         "seed": config.seed,
         "precision": config.trainer.precision,
         "measure": asdict(config.measure),
+        **_altered(config),
     }
     if kind == "pretrain":
+        if imitated := prerequisites(config).get("teacher"):
+            found |= {"teacher": run_id(identity(imitated)), "distill": {"dropout": config.distill.dropout}}
         return {**found, "backbone": size_of(config.backbone), "stage": _stage(config.pretrain)}
     if kind == "seq2seq":  # trained from scratch, it has no pretrained run that would name the size
         found["backbone"] = size_of(config.backbone)
@@ -123,9 +148,22 @@ def identity(config: Config) -> dict[str, Any]:
     return {**found, **needed, "task": task, "stage": _stage(config.finetune), "select": config.select}
 
 
+def _altered(config: Config) -> dict[str, Any]:
+    """Quantised weights, what the variant changes and the layers kept: nothing of it in a run that has none."""
+    found: dict[str, Any] = {}
+    if config.quantized:
+        found["quantizer"] = {key: value for key, value in config.weights.items() if key not in SAID}
+    default = asdict(VariantConfig())
+    if variant := {key: value for key, value in asdict(config.variant).items() if value != default[key]}:
+        found["variant"] = variant
+    if config.task.kind != "pretrain" and config.backbone.keep_layers:
+        found["keep_layers"] = config.backbone.keep_layers
+    return found
+
+
 def size_of(backbone: BackboneConfig) -> dict[str, Any]:
     """What of a backbone decides a result; what came later is left out where it is not set."""
-    size = {key: value for key, value in asdict(backbone).items() if key not in ("name", "path", "pairs")}
+    size = {key: value for key, value in asdict(backbone).items() if key not in NOT_SIZE}
     return {key: value for key, value in size.items() if key not in SEQ2SEQ or value != SEQ2SEQ[key]}
 
 
@@ -158,4 +196,6 @@ def label(config: Config) -> str:
         parts.append(f"T{config.time_steps}")
     if "k" in config.neuron:
         parts.append(f"k{config.neuron['k']:g}")
+    if config.quantized:
+        parts.append(f"w{config.weights['name']}")
     return "-".join([*parts, config.backbone.name, config.scale, config.source.name, f"s{config.seed}"])

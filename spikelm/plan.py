@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich import box
@@ -56,7 +56,7 @@ def make_plan(config: Config) -> Plan:
     """Size and work of the config's own run."""
     stage, pairs = config.stage, config.task.kind == "seq2seq"
     labels = len(config.task.labels) if config.task.kind == "classification" else 1
-    parameters = parameter_count(config.backbone, config.task.kind == "pretrain", labels)
+    parameters = parameter_count(replace(config.backbone, layers=config.depth), config.task.kind == "pretrain", labels)
     steps, counted = planned_steps(config), measured_terms(config)
     return Plan(
         parameters=parameters,
@@ -65,7 +65,7 @@ def make_plan(config: Config) -> Plan:
         flops=row_flops(config) * stage.batch * steps if steps else None,
         memory_gb=training_memory_gb(config, parameters),
         energy_ann_mj=energy_mj(counted),
-        energy_ceiling_mj=ceiling_mj(counted, config.time_steps) if config.spiking else None,
+        energy_ceiling_mj=ceiling_mj(counted, config.time_steps) if config.fires else None,
         energy_generated_mj=energy_mj(generated_terms(config)) if pairs else None,
         energy_head_mj=energy_mj(head_terms(config)) if pairs else None,
     )
@@ -93,6 +93,7 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
         "backbone": f"{config.backbone.name}, {plan.parameters:,} parameters",
         **({"starts from": config.backbone.path} if config.backbone.path else {}),
         "neuron": f"{config.neuron['name']}, T={config.time_steps}",
+        **({"weights": str(config.weights["name"])} if config.quantized else {}),
         "steps": f"{steps}, batch {stage.batch}{each}, up to {longest} tokens",
         "optimiser": f"AdamW, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, "
         f"decay {stage.weight_decay:g}{_released_schedule(stage)}",

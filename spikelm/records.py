@@ -38,7 +38,7 @@ class Result(TypedDict):
     task: str
     system: str
     metrics: dict[str, float]
-    energy_mj: dict[str, float] | None  # fp32 and fp16, one inference
+    energy_mj: dict[str, float | None] | None  # fp32 and fp16, one inference; null for low-bit arithmetic
     firing_rate: dict[str, Any] | None  # mean, and per_site: site -> rate
     spike_driven: Any  # the audit's verdict
     parameters: int

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from omegaconf import OmegaConf
+
+from spikelm.schema import config_dir
+
+
+def _layers_over(share: int, *, _root_: Any) -> int:
+    path = config_dir() / "backbone" / f"{_root_.backbone.name}.yaml"
+    own: Any = OmegaConf.load(path) if path.is_file() else {}
+    layers = own.get("layers")
+    if layers is None:
+        raise ValueError(f"backbone={_root_.backbone.name} has no layers of its own: set backbone.layers")
+    return max(1, int(layers) // share)
+
+
+def _by_task(values: Any, other: Any, *, _root_: Any) -> Any:
+    return values.get(str(_root_.task.name).rpartition("/")[2], other)
 
 
 def register_resolvers() -> None:
     """What recipes are written with: ${if_spiking:a,b} is a for a spiking neuron and b for the ANN,
     ${if_pairs:a,b} is a for a task with pairs of texts and b for all others, ${of_neuron:{lif:a},b} is a for that
-    neuron and b for the others.
+    neuron and b for the others, ${layers_over:4} is a quarter of the layers that the backbone's file gives it, at least
+    one, ${by_task:{cola: a},b} is a for cola and b for other tasks.
     """
+    OmegaConf.register_new_resolver("by_task", _by_task, replace=True)
+    OmegaConf.register_new_resolver("layers_over", _layers_over, replace=True)
     OmegaConf.register_new_resolver(
         "if_spiking", lambda a, b, *, _root_: a if _root_.neuron.get("_target_") else b, replace=True
     )

@@ -9,6 +9,25 @@ from typing import Any
 
 from omegaconf import II, MISSING
 
+from spikelm.schema_settings import HubText, MeasureConfig, SourceConfig, TrackerConfig, TrainerConfig, VariantConfig
+
+__all__ = [
+    "BackboneConfig",
+    "Config",
+    "DistillConfig",
+    "HubText",
+    "MeasureConfig",
+    "SourceConfig",
+    "StageConfig",
+    "TaskConfig",
+    "TeacherConfig",
+    "TrackerConfig",
+    "TrainerConfig",
+    "VariantConfig",
+    "config_dir",
+    "default_runs_dir",
+]
+
 PACKAGE = Path(__file__).resolve().parent
 
 
@@ -77,6 +96,7 @@ class BackboneConfig:
     activation: str = "gelu"
     transform_activation: str | None = None  # of the MLM head; null: the FFN's
     path: str | None = None  # pretrained weights to start from; null: a pretrained run of our own
+    keep_layers: int | None = None  # fine-tune the first layers of the pretrained model only; null: all
     init: float = 0.02  # standard deviation of weights and word embeddings
     position_init: float = 0.02  # of position and segment embeddings
     kind: str = "bert"  # bert | bart | mbart; auto: that of the weights
@@ -126,7 +146,8 @@ class DistillConfig:
     """What a spiking student learns from its plain teacher, the ANN fine-tuned on the same task; an ANN ignores it."""
 
     name: str = "none"
-    start: str = "pretrained"  # pretrained | general | teacher: the weights that a student starts from
+    start: str = "pretrained"  # pretrained | general | teacher | previous: the weights that a student starts from
+    teacher: str = "ann"  # ann | previous: who is imitated
     general_T: int | None = None  # time steps of the general run to start from; null: the student's own
     head: str = "new"  # new | teacher: where pooler and classifier start
     labels: float = 1.0  # weight of the labels' own loss
@@ -136,78 +157,28 @@ class DistillConfig:
     temperature: float = 1.0
     layers: str = "all"  # all | last | progressive: one more layer at a time over the first half of the steps
     cache: bool = False  # keep the teacher's outputs on disk (hidden states as float16)
-    logits_loss: str = "kl"  # kl | mse, of pairs of texts
+    logits_loss: str = "kl"  # kl | mse (pairs of texts) | soft: cross entropy, mean over rows and classes
     scaled: bool = True  # hidden states: over the teacher's variance; false: the plain squared error
     noise: float = 0.0  # share of the tokens replaced in half of the rows, which then learn from the teacher alone
     task_rows: int = 0  # training rows of each other task alike that the teacher is asked about, too
     frozen_embeddings: bool = False  # as in the general stage: what imitates has the same ones as its teacher's start
+    scores: float = 0.0  # squared error of the attention scores before the softmax
+    relations: float = 0.0  # direction-matching distance of the queries', keys' and values' similarities (DMD)
+    embeddings: bool = False  # hidden states: the embeddings' output too
+    total: bool = False  # hidden states and scores: the sum over the layers; false: their mean
+    first: float = 0.0  # share of the steps that learn from the layers alone, before those that learn from logits alone
+    dropout: bool = False  # the teacher keeps its dropout
+    pretrain: bool = False  # pretraining starts from the plain pretrained model and imitates it (BiPFT)
 
     @property
     def from_teacher(self) -> bool:
         """Whether a teacher is needed at all."""
-        weights = self.logits or self.hidden or self.attention
-        return bool(weights) or self.start == "teacher" or self.head == "teacher"
+        return self.imitates or self.start == "teacher" or self.head == "teacher"
 
-
-@dataclass
-class HubText:
-    """A repository of the hub with pretraining text in a column `text`."""
-
-    repo: str = MISSING
-    config: str | None = None
-    revision: str | None = None
-    split: str = "train"
-    rows: str = "articles"  # articles | sentences
-
-
-@dataclass
-class SourceConfig:
-    """Where text comes from."""
-
-    name: str = MISSING  # embedded | hub | local
-    seed: int = 0
-    documents: int = 4000  # of the pretraining text; an upper bound where it comes from files
-    train_rows: int | None = None
-    dev_rows: int | None = None
-    glue: str | None = None  # hub: the repository of the tasks
-    revision: str | None = None  # hub: of the tasks' repository
-    text: list[HubText] | None = None  # hub: the repositories of the pretraining text
-    mirror: str | None = None  # hub: a folder of repositories; null: the hub and its cache
-    root: str | None = None  # local: the folder of the files
-    text_root: str | None = None  # local: the folder of the pretraining text; null: root
-    tokenizer: str | None = None  # a vocab.txt or its folder; null: trained on the local text, or the hub's
-
-
-@dataclass
-class MeasureConfig:
-    """What the energy, firing rates and audit are measured on."""
-
-    samples: int = 64
-    length: int = 128
-
-
-@dataclass
-class TrainerConfig:
-    """How it runs; only the precision can change a result."""
-
-    accelerator: str = "auto"
-    devices: int = 1  # processes that share each batch, one a device
-    precision: str = "32-true"
-    workers: int = 0
-    threads: int | None = None  # of each process
-    progress: bool = True
-    log_every: int = 20
-    checkpoint_every: int = 200
-
-
-@dataclass
-class TrackerConfig:
-    """Weights & Biases."""
-
-    mode: str = "offline"  # online | offline | disabled
-    project: str = "spikelm"
-    entity: str | None = None
-    group: str | None = None
+    @property
+    def imitates(self) -> bool:
+        """Whether something is learned from the teacher's answers."""
+        return bool(self.logits or self.hidden or self.attention or self.scores or self.relations)
 
 
 @dataclass
@@ -216,6 +187,9 @@ class Config:
 
     task: TaskConfig = field(default_factory=TaskConfig)
     neuron: dict[str, Any] = field(default_factory=dict)
+    weights: dict[str, Any] = field(default_factory=lambda: {"name": "none"})
+    variant: VariantConfig = field(default_factory=VariantConfig)
+    previous: dict[str, Any] = field(default_factory=dict)  # neuron, weights, variant, finetune of a student before
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     source: SourceConfig = field(default_factory=SourceConfig)
     pretrain: StageConfig = field(default_factory=StageConfig)
@@ -243,10 +217,38 @@ class Config:
         return {"pretrain": self.pretrain, "general": self.general}.get(self.task.kind, self.finetune)
 
     @property
+    def depth(self) -> int:
+        """Layers of the model that this run trains."""
+        kept = None if self.task.kind == "pretrain" else self.backbone.keep_layers
+        return kept or self.backbone.layers
+
+    @property
     def time_steps(self) -> int:
         """T for a spiking model, 1 for the ANN."""
         return int(self.neuron.get("T", 1))
 
     @property
     def spiking(self) -> bool:
+        """Whether there are neurons at the sites; those of a low-bit model round, but are no spikes (`fires`)."""
         return bool(self.neuron.get("_target_"))
+
+    @property
+    def fires(self) -> bool:
+        """Whether the neurons are spikes, so that firing rates and the energy of additions mean something."""
+        return self.spiking and bool(self.neuron.get("spikes", True))
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the weights have few bits."""
+        return bool(self.weights.get("_target_"))
+
+    @property
+    def converted(self) -> bool:
+        """Whether the model is anything but the plain one: a student, where there is a teacher."""
+        return self.spiking or self.quantized
+
+    @property
+    def bits(self) -> dict[str, Any]:
+        """Bits of weights and activations as table 4 counts them: a number, or ter; a spike of {0, 1} has one."""
+        weights = self.weights.get("bits", 32) if self.quantized else 32
+        return {"weights": weights, "activations": self.neuron.get("bits", 1) if self.spiking else 32}

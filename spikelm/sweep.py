@@ -94,7 +94,7 @@ def _cells(result: dict[str, Any]) -> list[str]:
     return [
         f"{name} {value:.2f}",
         "-" if rate is None else f"{rate:.1%}",
-        f"{result['energy_mj']['fp32']:.4f}",
+        "–" if result["energy_mj"]["fp32"] is None else f"{result['energy_mj']['fp32']:.4f}",
     ]
 
 

@@ -31,7 +31,7 @@ def training_terms(config: Config) -> list[Term]:
     size = config.backbone
     if config.task.kind == "seq2seq":
         return _pair_terms(size, config.task.source_length, config.task.target_length)
-    return encoder_terms(size.layers, size.hidden, size.intermediate, config.stage.max_length)
+    return encoder_terms(config.depth, size.hidden, size.intermediate, config.stage.max_length)
 
 
 def measured_terms(config: Config) -> list[Term]:
@@ -39,7 +39,7 @@ def measured_terms(config: Config) -> list[Term]:
     size = config.backbone
     if config.task.kind == "seq2seq":
         return training_terms(config)
-    return encoder_terms(size.layers, size.hidden, size.intermediate, config.measure.length)
+    return encoder_terms(config.depth, size.hidden, size.intermediate, config.measure.length)
 
 
 def generated_terms(config: Config) -> list[Term]:
@@ -81,7 +81,7 @@ def training_memory_gb(config: Config, parameters: int) -> float:
     size, stage, T = config.backbone, config.stage, config.time_steps
     rows = -(-stage.batch // config.trainer.devices)
     if config.task.kind != "seq2seq":
-        kept = size.layers * T * rows * stage.max_length * _layer_floats(config, stage.max_length)
+        kept = config.depth * T * rows * stage.max_length * _layer_floats(config, stage.max_length)
         return (4 * parameters + kept) * FLOAT / 1e9
     source, target = config.task.source_length, config.task.target_length
     decoder, h = size.decoder_layers or size.layers, size.hidden
@@ -103,5 +103,5 @@ def _layer_floats(config: Config, length: int) -> float:
     """A token's share of what one layer keeps: inputs of linears and norms, q, k, v, maps and the FFN's two sides."""
     size = config.backbone
     floats = 8 * size.hidden + 2 * size.intermediate + size.heads * length
-    codes = (4 * size.hidden + size.intermediate) / FLOAT if config.spiking else 0  # one byte a spike
+    codes = (4 * size.hidden + size.intermediate) / FLOAT if config.fires else 0  # one byte a spike
     return floats + codes

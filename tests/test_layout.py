@@ -53,17 +53,17 @@ def test_no_source_names_a_single_task_or_neuron_preset() -> None:
             assert not re.search(rf"\b{preset}\b", text), f"{path.name} names {preset}"
 
 
-def test_every_neuron_yaml_says_what_is_valid() -> None:
-    for path in (config_dir() / "neuron").glob("*.yaml"):
+def test_every_neuron_and_weights_yaml_says_what_is_valid() -> None:
+    for path in [*(config_dir() / "neuron").glob("*.yaml"), *(config_dir() / "weights").glob("*.yaml")]:
         raw = yaml.safe_load(path.read_text())
         assert raw["name"] == path.stem
         if "_target_" in raw:
-            arguments = set(raw) - {"name", "_target_", "T", "valid"}
+            arguments = set(raw) - {"name", "_target_", "T", "valid", "bits", "spikes"}
             assert arguments <= set(raw["valid"]), path.name
 
 
 def test_nothing_in_the_hot_path_waits_for_a_device() -> None:
-    for folder in ("neurons", "spiking"):
+    for folder in ("neurons", "spiking", "weights"):
         for path in (PROJECT / "spikelm" / folder).glob("*.py"):
             assert not re.search(r"\.item\(\)|\.cuda\(", path.read_text()), path.name
 

@@ -48,12 +48,13 @@ def audit_decoding(model: nn.Module, batch: Mapping[str, Tensor], T: int, option
 def backbone_terms(config: Config) -> list[Term]:
     """The matmuls of the config's encoder at the length the energy is counted for."""
     size = config.backbone
-    return encoder_terms(size.layers, size.hidden, size.intermediate, config.measure.length)
+    return encoder_terms(config.depth, size.hidden, size.intermediate, config.measure.length)
 
 
 def measure_model(model: nn.Module, samples: Sequence[Mapping[str, Tensor]], config: Config) -> dict[str, Any]:
     """energy_mj, energy_ann_mj, firing_rate and spike_driven of a result."""
-    return measure_terms(model, samples, backbone_terms(config), config.time_steps, config.spiking)
+    low_bit = config.converted and not config.fires
+    return measure_terms(model, samples, backbone_terms(config), config.time_steps, config.fires, low_bit=low_bit)
 
 
 def measure_terms(
@@ -63,8 +64,12 @@ def measure_terms(
     T: int,
     spiking: bool,
     generate: Mapping[str, Any] | None = None,
+    low_bit: bool = False,
 ) -> dict[str, Any]:
-    """The same for any model whose matmuls are `terms`; with `generate` rates and audit are those of decoding."""
+    """The same for any model whose matmuls are `terms`; with `generate` rates and audit are those of decoding.
+
+    A `low_bit` model neither spikes nor multiplies floats: no energy is claimed for it, as in the paper's tables.
+    """
     model = model.cpu()
     ann = {"fp32": energy_mj(terms, "fp32"), "fp16": energy_mj(terms, "fp16")}
     few = {name: tensor[:AUDIT_ROWS] for name, tensor in samples[0].items()}
@@ -72,11 +77,12 @@ def measure_terms(
     verdict = {key: report[key] for key in ("verdict", "spike_driven", "real_valued", "silent")}
     if not spiking:
         rates: dict[str, Any] = {"mean": None, "per_site": {}}
-        return {"energy_mj": ann, "energy_ann_mj": ann, "firing_rate": rates, "spike_driven": verdict}
+        energy = dict.fromkeys(ann) if low_bit else ann
+        return {"energy_mj": energy, "energy_ann_mj": ann, "firing_rate": rates, "spike_driven": verdict}
     per_site = measure_firing(model, samples, generate)
-    energy = {kind: spiking_energy_mj(terms, per_site, T, kind) for kind in ("fp32", "fp16")}  # type: ignore[arg-type]
+    found = {kind: spiking_energy_mj(terms, per_site, T, kind) for kind in ("fp32", "fp16")}  # type: ignore[arg-type]
     return {
-        "energy_mj": energy,
+        "energy_mj": found,
         "energy_ann_mj": ann,
         "firing_rate": {"mean": mean_rate(terms, per_site), "per_site": per_site},
         "spike_driven": verdict,

@@ -87,7 +87,7 @@ def load_seq2seq(config: Config, folder: Path) -> nn.Module:
     another T gives its weights only, and amplitudes are set on the first batch.
     """
     cls = _classes(config.backbone)[1]
-    if config.spiking and time_steps_of(folder) == config.time_steps:
+    if config.converted and time_steps_of(folder) == config.time_steps:
         return _load(spiking_class(cls), folder, config.backbone)
     return spiking_if_asked(_load(cls, folder, config.backbone), config)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import nn
 from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification
 
 from spikelm.errors import CheckpointError, ConfigError
+from spikelm.identity import SAID
 from spikelm.models.heads import apply_transform_act
 from spikelm.models.weights import backbone_folder
 from spikelm.schema import BackboneConfig, Config
@@ -40,8 +42,13 @@ def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> Be
 
 
 def neuron_spec(config: Config) -> dict[str, Any]:
-    """The neuron's class and arguments, without what only the config needs."""
-    return {key: value for key, value in config.neuron.items() if key not in ("name", "valid", "T")}
+    """The neuron's class and arguments, without what only the config needs; empty where there is none."""
+    return {key: value for key, value in config.neuron.items() if key not in (*SAID, "T")}
+
+
+def weights_spec(config: Config) -> dict[str, Any]:
+    """The same of the weight quantiser."""
+    return {key: value for key, value in config.weights.items() if key not in SAID}
 
 
 def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
@@ -57,6 +64,13 @@ def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
     return spiking_if_asked(model, config)
 
 
+def load_pretraining(config: Config, folder: Path, plain: bool) -> nn.Module:
+    """A saved plain pretraining model: as it is, or with what the config asks for."""
+    model = load(BertForPreTraining, folder, config)
+    apply_transform_act(model)
+    return model if plain else spiking_if_asked(model, config)
+
+
 def build_classifier(config: Config, pretrained: Path | None) -> nn.Module:
     """A pretrained encoder with a new head (one output for regression).
 
@@ -64,9 +78,10 @@ def build_classifier(config: Config, pretrained: Path | None) -> nn.Module:
     weights are taken, and a spiking model sets its amplitudes on the first batch.
     """
     folder = pretrained or backbone_folder(config.backbone)
-    if config.spiking and pretrained is not None and time_steps_of(pretrained) == config.time_steps:
-        return load(spiking_class(BertForSequenceClassification), folder, config, num_labels=num_labels(config))
-    return spiking_if_asked(load(BertForSequenceClassification, folder, config, num_labels=num_labels(config)), config)
+    settings = {"num_labels": num_labels(config), "num_hidden_layers": config.depth}
+    if config.converted and pretrained is not None and time_steps_of(pretrained) == config.time_steps:
+        return load(spiking_class(BertForSequenceClassification), folder, config, **settings)
+    return spiking_if_asked(load(BertForSequenceClassification, folder, config, **settings), config)
 
 
 def num_labels(config: Config) -> int:
@@ -83,7 +98,11 @@ def time_steps_of(folder: Path) -> int | None:
 def spiking_if_asked(model: Any, config: Config) -> nn.Module:
     """The plain model with the config's neurons, or as it is for the ANN."""
     model.config.__dict__.pop("spikelm", None)  # of a model with another T, whose amplitudes are not taken over
-    return spikify(model, neuron_spec(config), config.time_steps) if config.spiking else model
+    if not config.converted:
+        return model
+    return spikify(
+        model, neuron_spec(config), config.time_steps, weights=weights_spec(config), variant=asdict(config.variant)
+    )
 
 
 def load(cls: Any, folder: Path, config: Config, **settings: Any) -> Any:

@@ -23,21 +23,24 @@ def allowed_packages() -> set[str]:
     return set(_allowed)
 
 
-def build_neuron(spec: Mapping[str, Any], memory: bool = True) -> Neuron:
-    """A neuron from its config node: `_target_` names the class, the rest are its arguments."""
-    arguments = dict(spec)
-    target = arguments.pop("_target_")
+def load_class(target: str, what: str = "neuron") -> Any:
+    """The class that a `_target_` names, if its package is allowed."""
     module, _, name = target.rpartition(".")
     if module.split(".")[0] not in _allowed:
         raise ConfigError(
-            f"neuron class {target} is outside the allowed packages ({', '.join(sorted(_allowed))})",
+            f"{what} class {target} is outside the allowed packages ({', '.join(sorted(_allowed))})",
             f"import spikelm.neurons; spikelm.neurons.allow_neurons_from({module.split('.')[0]!r})",
         )
     try:
-        cls = getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f"neuron class {target} cannot be imported: {error}") from error
-    return cls(memory=memory, **arguments)
+        raise ConfigError(f"{what} class {target} cannot be imported: {error}") from error
 
 
-__all__ = ["Neuron", "allow_neurons_from", "allowed_packages", "build_neuron"]
+def build_neuron(spec: Mapping[str, Any], memory: bool = True) -> Neuron:
+    """A neuron from its config node: `_target_` names the class, the rest are its arguments."""
+    arguments = dict(spec)
+    return load_class(arguments.pop("_target_"))(memory=memory, **arguments)
+
+
+__all__ = ["Neuron", "allow_neurons_from", "allowed_packages", "build_neuron", "load_class"]

@@ -25,6 +25,9 @@ class Neuron(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         raise TypeError(f"{type(self).__name__} does not say how it fires")
 
+    def fit_to(self, features: int) -> None:
+        """Called once by spikify with the size of the last axis; a neuron with a value a channel makes it here."""
+
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Back to the state before any batch was seen; a neuron without parameters has nothing to do."""

@@ -56,7 +56,7 @@ def render_table(table: PaperTable, options: Sequence[str], seeds: Sequence[int]
     return path
 
 
-def our_row(table: PaperTable, row: Row, options: Sequence[str]) -> dict[str, float]:
+def our_row(table: PaperTable, row: Row, options: Sequence[str]) -> dict[str, Any]:
     """Our numbers of a row, as far as its runs are finished; a missing one is absent, never zero."""
     if row.system is None:
         return {}
@@ -66,7 +66,9 @@ def our_row(table: PaperTable, row: Row, options: Sequence[str]) -> dict[str, fl
     for task, result in results.items():
         metric = table.metrics.get(task) or next(iter(result["metrics"]))
         scores |= {task: result["metrics"][metric]} if task != "mnli" else _mnli(result["metrics"])
-    found = _measures(_measured(row.system, list(results.values()), options))
+    found: dict[str, Any] = _measures(_measured(row.system, list(results.values()), options))
+    if bits := next((result.get("bits") for result in results.values()), None):
+        found |= {"weight_bits": bits["weights"], "act_bits": bits["activations"]}
     average = glue_average(scores)
     if table.chosen != GLUE and len(results) == len(tasks):
         average = statistics.fmean(scores.values()) if scores else None
@@ -74,8 +76,10 @@ def our_row(table: PaperTable, row: Row, options: Sequence[str]) -> dict[str, fl
 
 
 def _measured(system: str, tuned: list[dict[str, Any]], options: Sequence[str]) -> list[dict[str, Any]]:
-    """Where energy and firing rate come from: the pretrained run, or the fine-tuned ones when weights were given."""
-    if load_config([f"system={system}", *options]).backbone.path:
+    """Where energy and firing rate come from: the system's pretrained run, or the fine-tuned ones if it has none."""
+    config = load_config([f"system={system}", *options])
+    converted_later = config.converted and config.distill.start in ("teacher", "previous")
+    if config.backbone.path or config.backbone.keep_layers or converted_later:
         return tuned
     pretrained = _result(system, "pretrain", options)
     return [pretrained] if pretrained else []
@@ -86,7 +90,9 @@ def _measures(results: Sequence[dict[str, Any]]) -> dict[str, float]:
         return {}
     spiking = results[0]["firing_rate"]["mean"] is not None
     found = {"T": results[0]["config"]["T"] if spiking else 1}
-    for kind in results[0]["energy_mj"]:
+    for kind, energy in results[0]["energy_mj"].items():
+        if energy is None:
+            continue
         found[f"energy_{kind}"] = statistics.fmean(result["energy_mj"][kind] for result in results)
     if spiking:
         found["firing"] = 100 * statistics.fmean(result["firing_rate"]["mean"] for result in results)
@@ -104,8 +110,10 @@ def _result(system: str, task: str, options: Sequence[str]) -> dict[str, Any] | 
     return open_run(config).result()
 
 
-def _cell(ours: Sequence[float], paper: Any, column: str) -> str:
+def _cell(ours: Sequence[Any], paper: Any, column: str) -> str:
     """Ours (mean ± standard deviation over the seeds there are) and the paper's in brackets."""
+    if column.endswith("_bits"):
+        return f"{ours[0] if ours else ''} ({paper})"
     mean = statistics.fmean(ours) if ours else 0.0
     digits = 0 if column == "T" else 4 if column.startswith("energy") and mean < 1 else 1
     left = f"{mean:.{digits}f}" if ours else ""

@@ -55,7 +55,7 @@ def _cells(run: Run) -> list[str]:
         *first,
         f"{metric} {value:.2f}",
         "" if rate is None else f"{rate:.1%}",
-        f"{result['energy_mj']['fp32']:.4f}",
+        "" if result["energy_mj"]["fp32"] is None else f"{result['energy_mj']['fp32']:.4f}",
         f"{result['seconds']:.0f}",
     ]
 

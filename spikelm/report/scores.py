@@ -53,11 +53,13 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Pa
 def system_of(job: Job) -> str:
     """Neuron, T, k and what it was distilled with; the config's own name for a system where it has one."""
     config = job.config
-    if config.system or not config.spiking:
+    if config.system or not config.converted:
         return config.system or str(config.neuron["name"])
     parts = [str(config.neuron["name"]), f"T={config.time_steps}"]
     if "k" in config.neuron:
         parts.append(f"k={config.neuron['k']:g}")
+    if config.quantized:
+        parts.append(f"weights={config.weights['name']}")
     if config.distill.name != "none":
         parts.append(f"distill={config.distill.name}")
     return " ".join(parts)
@@ -79,7 +81,9 @@ def _cells(jobs: Sequence[Job], tasks: Sequence[str]) -> list[str]:
     complete = all(scores.values())
     mean = f"{statistics.fmean(statistics.fmean(values) for values in scores.values()):.1f}" if complete else ""
     rates = [100 * r["firing_rate"]["mean"] for _, r in results if r["firing_rate"]["mean"] is not None]
-    energies = [(r["energy_mj"]["fp32"], r["energy_ann_mj"]["fp32"]) for _, r in results]
+    energies = [
+        (r["energy_mj"]["fp32"], r["energy_ann_mj"]["fp32"]) for _, r in results if r["energy_mj"]["fp32"] is not None
+    ]
     ours, ann = (statistics.fmean(column) for column in zip(*energies, strict=True)) if energies else (0.0, 0.0)
     return [
         *(_spread(values) for values in scores.values()),

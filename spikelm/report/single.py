@@ -36,7 +36,11 @@ def show_result(result: dict[str, Any], console: Console, samples: int = SHOWN) 
         others = [f"{scores[name]:.2f} {what}" for what, scores in beside.items() if name in scores]
         table.add_row(_readable(name), f"{value:.2f}", ", ".join(others))
     energy, ann = result["energy_mj"], result["energy_ann_mj"]
+    if bits := result.get("bits"):
+        table.add_row("bits of weights, activations", f"{bits['weights']}, {bits['activations']}", "")
     for kind in ("fp32", "fp16"):
+        if energy[kind] is None:
+            continue
         spiking = result["firing_rate"]["mean"] is not None
         against = f"{ann[kind]:.4f} mJ ANN, {ann[kind] / max(energy[kind], 1e-12):.1f}x" if spiking else ""
         table.add_row(f"energy {kind}, one inference", f"{energy[kind]:.4f} mJ", against)

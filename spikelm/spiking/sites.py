@@ -127,3 +127,13 @@ def stacks_of(model: nn.Module) -> tuple[Stack, ...]:
     if kind == "gpt2" and config.add_cross_attention:
         raise ConfigError("no sites are known for the cross attention of GPT-2", "take BART, or add them to sites.py")
     return ARCHITECTURES[kind]
+
+
+def features(host: nn.Module, site: Site) -> int:
+    """The size of the last axis of what a site's neuron sees."""
+    # A linear has weights (out, in); GPT-2's Conv1D has them the other way round.
+    inside: Any = host.modules()
+    linear = next(m for m in inside if getattr(m, "weight", None) is not None and m.weight.dim() == 2)
+    shape = linear.weight.shape if isinstance(linear, nn.Linear) else linear.weight.shape[::-1]
+    size = int(shape[1] if site.at == "input" else shape[0])
+    return size if site.part is None else size // site.part[1]

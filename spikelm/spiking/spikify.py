@@ -22,7 +22,9 @@ from spikelm.errors import ConfigError
 from spikelm.neurons import Neuron, build_neuron
 from spikelm.spiking.cache import prepare_cache, spike_cache
 from spikelm.spiking.folding import fold, over_time, source_steps, spread
-from spikelm.spiking.sites import HIDDEN, Site, stacks_of
+from spikelm.spiking.sites import HIDDEN, Site, features, stacks_of
+from spikelm.spiking.variants import POOLER, alter, changed, linears_of, sites_of
+from spikelm.weights import WeightQuantizer, quantize_weights, quantized
 
 if TYPE_CHECKING:
     _Model = PreTrainedModel
@@ -35,11 +37,11 @@ class Spiking(_Model):
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
-        _attach(self, config.spikelm["neuron"], config.spikelm["T"], config.spikelm.get("cross", "step"))
+        _attach(self, config.spikelm)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, Neuron):
+        if isinstance(module, Neuron | WeightQuantizer):
             tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
             if not any(getattr(tensor, "_is_hf_initialized", False) for tensor in tensors):
                 module.reset_parameters()
@@ -69,10 +71,19 @@ def spiking_class(cls: type) -> Any:
     return _classes[cls]
 
 
-def spikify(model: Any, neuron: Mapping[str, Any], T: int, cross: Literal["step", "mean"] = "step") -> nn.Module:
+def spikify(
+    model: Any,
+    neuron: Mapping[str, Any] | None,
+    T: int,
+    cross: Literal["step", "mean"] = "step",
+    weights: Mapping[str, Any] | None = None,
+    variant: Mapping[str, Any] | None = None,
+) -> nn.Module:
     """Convert a supported Hugging Face model in place; `neuron` is a config node with a `_target_`.
 
     cross: a decoder attends at step t to the encoder at step t, or at every step to the encoder's mean over time.
+    weights: a quantiser's config node, for the blocks' linears; it may come without a neuron.
+    variant: what else a low-bit system changes (variants.py).
     """
     if isinstance(model, Spiking):
         raise ConfigError(f"{type(model).__name__} is spiking already")
@@ -80,8 +91,16 @@ def spikify(model: Any, neuron: Mapping[str, Any], T: int, cross: Literal["step"
         raise ConfigError(f"T={T}: the number of time steps is at least 1")
     if cross not in ("step", "mean"):
         raise ConfigError(f"cross={cross!r}: the encoder is attended to by step or by its mean", "cross=step")
-    _attach(model, neuron, T, cross)
-    model.config.spikelm = {"neuron": dict(neuron), "T": T} | ({"cross": cross} if cross != "step" else {})
+    options = {
+        "cross": cross if cross != "step" else None,
+        "weights": dict(weights) if weights else None,
+        "variant": changed(variant),
+    }
+    spec = {"neuron": dict(neuron) if neuron else None, "T": T, **{key: v for key, v in options.items() if v}}
+    _attach(model, spec)
+    for module in quantized(model):
+        module.quantizer.start(module.weight)
+    model.config.spikelm = spec
     model.__class__ = spiking_class(type(model))
     return model
 
@@ -91,32 +110,53 @@ def neurons(model: nn.Module) -> Iterator[Neuron]:
     return (module for module in model.modules() if isinstance(module, Neuron))
 
 
-def _attach(model: Any, spec: Mapping[str, Any], T: int, cross: str) -> None:
+def _attach(model: Any, spec: Mapping[str, Any]) -> None:
+    """Give a model what its `spikelm` entry says."""
+    stacks, variant = stacks_of(model), spec.get("variant", {})
     base = model.base_model
-    arguments = {**spec, "T": T}
-    for stack in stacks_of(model):
+    for stack in stacks:
         try:
-            blocks = base.get_submodule(stack.prefix)
+            base.get_submodule(stack.prefix)
         except AttributeError as error:
             raise ConfigError(f"{type(model).__name__} has no {stack.prefix}", "convert the whole model") from error
-        for index, block in enumerate(blocks):
-            for site in stack.sites:
-                host = block.get_submodule(site.path)
-                neuron = build_neuron(arguments, memory=site.memory)
-                neuron.site = f"{stack.prefix}.{index}.{site.name}"
-                host.add_module(site.child, neuron)
-                # Hooks find their neuron on the module they are called with: copies of a model stay independent.
-                if site.source and site.at == "input":
-                    host.aligned = cross == "step"
-                    host.register_forward_pre_hook(partial(_spike_source, site), with_kwargs=True)
-                elif site.at == "input":
-                    host.register_forward_pre_hook(partial(_spike_input, site), with_kwargs=True)
-                else:
-                    host.register_forward_hook(partial(_spike_output, site))
-        # Last: a neuron that cannot be built must leave the model as it was.
+    neuron = {**spec["neuron"], "T": spec["T"]} if spec["neuron"] else None
+    if neuron:
+        build_neuron(neuron)  # one that cannot be built must leave the model as it was
+    if variant:
+        alter(model, variant, neuron)
+    if weights := spec.get("weights"):
+        quantize_weights(model, weights, list(linears_of(model, stacks, variant)))
+    if neuron:
+        _attach_neurons(model, neuron, variant, spec.get("cross", "step"))
+
+
+def _attach_neurons(model: Any, spec: Mapping[str, Any], variant: Mapping[str, Any], cross: str) -> None:
+    base, T = model.base_model, spec["T"]
+    for stack in stacks_of(model):
+        for index, block in enumerate(base.get_submodule(stack.prefix)):
+            for site in sites_of(stack, variant):
+                _attach_neuron(block, site, spec, f"{stack.prefix}.{index}.{site.name}", cross)
         fold(base, stack, T, aligned=cross == "step")
         if stack.cached:
             base.get_submodule(stack.path).register_forward_pre_hook(_give_cache, with_kwargs=True)
+    if variant.get("pooler") and base.pooler is not None:
+        _attach_neuron(base, POOLER, {**spec, "T": 1}, POOLER.name, cross)  # after the mean over time
+
+
+def _attach_neuron(block: Any, site: Site, spec: Mapping[str, Any], name: str, cross: str) -> None:
+    host = block.get_submodule(site.path)
+    neuron = build_neuron(spec, memory=site.memory)
+    neuron.site = name
+    neuron.fit_to(features(host, site))
+    host.add_module(site.child, neuron)
+    # Hooks find their neuron on the module they are called with: copies of a model stay independent.
+    if site.source and site.at == "input":
+        host.aligned = cross == "step"
+        host.register_forward_pre_hook(partial(_spike_source, site), with_kwargs=True)
+    elif site.at == "input":
+        host.register_forward_pre_hook(partial(_spike_input, site), with_kwargs=True)
+    else:
+        host.register_forward_hook(partial(_spike_output, site))
 
 
 def _spike_input(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from spikelm.data.batches import Batch
-from spikelm.neurons.bispike import BiSpike
+from spikelm.neurons.amplitude import AmplitudeNeuron
 from spikelm.spiking import neurons
 
 
-def _elastic(model: nn.Module) -> list[BiSpike]:
-    return [neuron for neuron in neurons(model) if isinstance(neuron, BiSpike) and neuron.elastic]
+def _elastic(model: nn.Module) -> list[AmplitudeNeuron]:
+    return [neuron for neuron in neurons(model) if isinstance(neuron, AmplitudeNeuron) and neuron.elastic]
 
 
 def amplitudes_missing(model: nn.Module) -> bool:

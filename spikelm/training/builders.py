@@ -27,12 +27,20 @@ from spikelm.data.tokenizer import load_tokenizer
 from spikelm.identity import distills
 from spikelm.measure.metrics import constant_predictor
 from spikelm.measure.model import AUDIT_ROWS
-from spikelm.models.bert import build_classifier, build_pretraining_model
-from spikelm.models.students import build_student, convert, load_teacher, take_head, teacher_encoder
+from spikelm.models.bert import build_classifier, build_pretraining_model, load_pretraining
+from spikelm.models.students import (
+    build_student,
+    convert,
+    load_student,
+    load_teacher,
+    succeed,
+    take_head,
+    teacher_encoder,
+)
 from spikelm.schema import Config
 from spikelm.training.modules import INPUTS, GlueModule, PretrainModule, StageModule
 from spikelm.training.optimization import total_steps
-from spikelm.training.students import GeneralModule, StudentModule, Teacher
+from spikelm.training.students import GeneralModule, ImitatingPretrainModule, StudentModule, Teacher
 from spikelm.training.teacher_cache import CachedTeacher
 
 EVALUATION_BATCH = 128
@@ -76,8 +84,7 @@ def _unlabelled(config: Config, needed: Mapping[str, Path], console: Console) ->
     held_out = _text_batches(config, text, "validation", tokenizer, EVALUATION_BATCH)
     total = total_steps(stage, train.steps_per_epoch)
     if pretraining:
-        model = build_pretraining_model(config, tokenizer.get_vocab_size())
-        module: StageModule = PretrainModule(model, stage, total, config.seed)
+        module: StageModule = _pretraining(config, needed, tokenizer.get_vocab_size(), total)
     else:
         folder = needed["teacher"] / "model" if "teacher" in needed else None
         student, teacher = build_student(config, folder), Teacher(teacher_encoder(config, folder))
@@ -100,6 +107,15 @@ def _text_batches(config: Config, text: Text, split: str, tokenizer: Tokenizer, 
         return PretrainingBatches(documents, tokenizer, config.seed, batch, config.stage.max_length)
     rows = text.task_rows if split == "train" else 0
     return SentenceBatches(documents, tokenizer, config.seed, batch, config.stage.max_length, task_rows=rows)
+
+
+def _pretraining(config: Config, needed: Mapping[str, Path], vocab: int, total: int) -> StageModule:
+    """From scratch, or from the plain pretrained model that is imitated as well."""
+    if "teacher" not in needed:
+        return PretrainModule(build_pretraining_model(config, vocab), config.pretrain, total, config.seed)
+    student, teacher = (load_pretraining(config, needed["teacher"] / "model", plain) for plain in (False, True))
+    imitated = Teacher(teacher, dropout=config.distill.dropout)
+    return ImitatingPretrainModule(student, imitated, config.pretrain, total, config.seed)
 
 
 def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
@@ -138,19 +154,26 @@ def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int, rows: En
     models = {role: directory / "model" for role, directory in needed.items()}
     if "teacher" not in models:
         return GlueModule(build_classifier(config, models.get("pretrained")), task, stage, total, config.seed)
-    teacher = load_teacher(config, models["teacher"])
+    known = load_student if settings.teacher == "previous" else load_teacher
+    teacher = known(config, models["teacher"])
     model: Any
     if settings.start == "teacher":
         model = convert(config, models["teacher"])
+    elif settings.start == "previous":
+        model = succeed(config, models["pretrained"])
     else:
         model = build_classifier(config, models.get("pretrained"))
     if settings.head == "teacher":
         take_head(model, teacher)
+    if not settings.imitates:  # a start is all it is asked for
+        return GlueModule(model, task, stage, total, config.seed)
     maps = settings.attention > 0
-    if maps:  # only the eager path has them
-        for one in (model, teacher):
-            one.set_attn_implementation("eager")
-    asked = Teacher(teacher, maps)
+    if maps:  # only the eager path has them, and a variant's own
+        if settings.teacher == "ann":
+            teacher.set_attn_implementation("eager")
+        if config.variant.attention == "real":
+            model.set_attn_implementation("eager")
+    asked = Teacher(teacher, maps, settings.dropout, projections=bool(settings.scores or settings.relations))
     if settings.cache:
         name, cache = needed["teacher"].name, Path(config.runs_dir) / ".cache"
         kept = CachedTeacher(asked, name, rows, f"{content} {stage.max_length}", cache)

@@ -12,10 +12,16 @@ from torch.nn import functional as F
 from spikelm.schema import DistillConfig
 
 
-def logits_loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """t^2 KL(teacher / t || student / t), mean over rows; one output (regression): the squared error."""
+def logits_loss(student: Tensor, teacher: Tensor, temperature: float, kind: str = "kl") -> Tensor:
+    """t^2 KL(teacher / t || student / t), mean over rows; one output (regression): the squared error.
+
+    soft: mean over rows and classes of -p_teacher log p_student (facts 2.4, 2.6).
+    """
     if student.shape[-1] == 1:
         return F.mse_loss(student, teacher)
+    if kind == "soft":
+        goal = F.softmax(teacher / temperature, dim=-1)
+        return -(goal * F.log_softmax(student / temperature, dim=-1)).mean()
     goal = F.log_softmax(teacher / temperature, dim=-1)
     found = F.log_softmax(student / temperature, dim=-1)
     return temperature**2 * F.kl_div(found, goal, reduction="batchmean", log_target=True)
@@ -45,6 +51,44 @@ def attention_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask:
         error = (ours.float() - theirs.float()).square().sum(-1).mean(1)  # what pads attend to does not count
         losses.append(error[real].mean())
     return losses
+
+
+def score_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
+    """For each layer the squared error of the scores (B, heads, n, n) before the softmax, mean over all entries.
+
+    Scores of pads count as zero in both, as in TernaryBERT (facts 2.4). A student with fewer heads is compared with
+    its teacher by the mean over the heads.
+    """
+    kept, losses = pairs_of(mask), []
+    for ours, theirs in zip(student, teacher, strict=True):
+        if ours.shape[1] != theirs.shape[1]:
+            ours, theirs = (scores.mean(1, keepdim=True) for scores in (ours, theirs))
+        losses.append(F.mse_loss(ours * kept, theirs * kept))
+    return losses
+
+
+def direction_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """|| P_s / ||P_s|| - P_t / ||P_t|| ||, Frobenius norms over the whole batch (BiBERT's DMD, facts 2.6)."""
+    return (student / student.norm() - teacher / teacher.norm()).norm()
+
+
+def relation_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
+    """For each X of (B, heads, n, d) the direction loss of P = X X' / sqrt(d), without what pads have to do with."""
+    kept = pairs_of(mask)
+    return [
+        direction_loss(similarity(ours, ours) * kept, similarity(theirs, theirs) * kept)
+        for ours, theirs in zip(student, teacher, strict=True)
+    ]
+
+
+def similarity(left: Tensor, right: Tensor) -> Tensor:
+    """left right' / sqrt(d): attention scores, or the relations of tokens to each other."""
+    return left @ right.mT / math.sqrt(left.shape[-1])
+
+
+def pairs_of(mask: Tensor) -> Tensor:
+    """(B, 1, n, n) of the mask (B, n): 1 where both tokens are real."""
+    return (mask[:, None, :, None] * mask[:, None, None, :]).float()
 
 
 def layer_weights(settings: DistillConfig, layers: int, progress: float) -> list[float]:

@@ -49,9 +49,12 @@ class StageModule(L.LightningModule):
 class PretrainModule(StageModule):
     """Loss = cross entropy of the masked tokens + cross entropy of the next sentence, 1:1 (facts section 1)."""
 
-    def losses(self, batch: Batch) -> dict[str, Tensor]:
-        """Both losses and how much was right; the vocabulary's matmul runs on masked positions only."""
-        output = self.model.bert(**{name: batch[name] for name in INPUTS})
+    def losses(self, batch: Batch, states: bool = False) -> dict[str, Any]:
+        """Both losses and how much was right; the vocabulary's matmul runs on masked positions only.
+
+        With `states` also the hidden states and the next sentence's logits.
+        """
+        output = self.model.bert(**{name: batch[name] for name in INPUTS}, output_hidden_states=states)
         chosen = batch["labels"] != IGNORED
         targets = batch["labels"][chosen]
         words = self.model.cls.predictions(output.last_hidden_state[chosen])
@@ -62,6 +65,7 @@ class PretrainModule(StageModule):
             "mlm_right": (words.argmax(-1) == targets).sum(),
             "nsp_right": (order.argmax(-1) == batch["next_sentence_label"]).sum(),
             "mlm_count": chosen.sum(),
+            **({"states": output.hidden_states, "order": order.float()} if states else {}),
         }
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:

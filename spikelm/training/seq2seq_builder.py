@@ -17,7 +17,7 @@ from spikelm.data.pair_batches import PairBatches, evaluation_pairs, pair_batch
 from spikelm.data.pair_tokenizer import PairTokenizer, load_pair_tokenizer
 from spikelm.data.seq2seq import load_pairs
 from spikelm.data.sources import Text
-from spikelm.identity import PLAIN
+from spikelm.identity import PLAIN, UNQUANTIZED
 from spikelm.measure.energy import energy_mj, spiking_energy_mj
 from spikelm.measure.model import AUDIT_ROWS, audit_decoding, measure_firing, measure_terms
 from spikelm.measure.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
@@ -134,7 +134,7 @@ def _fresh(config: Config, vocab: int, tokens: SpecialTokens) -> nn.Module:
 
 def load_teacher(config: Config, folder: Path) -> nn.Module:
     """The plain fine-tuned model."""
-    return load_seq2seq(replace(config, neuron=dict(PLAIN)), folder)
+    return load_seq2seq(replace(config, neuron=dict(PLAIN), weights=dict(UNQUANTIZED)), folder)
 
 
 def measure_seq2seq(
@@ -144,12 +144,12 @@ def measure_seq2seq(
     size, task, T = config.backbone, config.task, config.time_steps
     sizes = (size.layers, size.decoder_layers or size.layers, size.hidden, size.intermediate)
     forced = seq2seq_terms(*sizes, task.source_length, task.target_length)
-    found = measure_terms(model, samples, forced, T, config.spiking)
+    found = measure_terms(model, samples, forced, T, config.fires, low_bit=config.converted and not config.fires)
     beams = int(generator.options["num_beams"])
     sources, targets = zip(*generator.lengths, strict=True)
     made = generation_terms(*sizes, sources, targets, beams)
     ann = energy_mj(made)
-    if config.spiking:
+    if config.fires:
         prompts = [{name: batch[name] for name in ("input_ids", "attention_mask")} for batch in samples]
         rates = measure_firing(model, prompts, generator.options)
         spiking = spiking_energy_mj(made, rates, T)

@@ -38,7 +38,7 @@ def train_and_measure(
     model = stage.module.model
     if amplitudes_missing(model):
         _set_amplitudes(stage, config.stage.calibrate or 1, ranks.rank)
-    initial = measure_firing(model, stage.samples) if config.spiking and ranks.first else {}
+    initial = measure_firing(model, stage.samples) if config.fires and ranks.first else {}
 
     def log(step: int, values: dict[str, float]) -> None:
         if ranks.first:
@@ -72,7 +72,7 @@ def train_and_measure(
         metrics = reported_scores(config, best.scores, metrics)
     model.save_pretrained(run.model)
     measured = stage.measure(model, stage.samples) if stage.measure else measure_model(model, stage.samples, config)
-    if config.spiking:
+    if config.fires:
         log(
             stage.module.total,
             {f"firing/{site}": rate for site, rate in measured["firing_rate"]["per_site"].items()},
@@ -81,6 +81,7 @@ def train_and_measure(
     return {
         **measured,
         **(stage.report() if stage.report else {}),
+        "bits": config.bits,
         "metrics": metrics,
         "select": select_mode(config),
         "constant_predictor": stage.constant,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,17 +11,32 @@ from torch.nn import functional as F
 
 from spikelm.data.batches import Batch
 from spikelm.schema import DistillConfig, StageConfig, TaskConfig
-from spikelm.training.distillation import attention_losses, hidden_losses, layer_weights, logits_loss, perturb, weighted
-from spikelm.training.modules import INPUTS, GlueModule, StageModule
+from spikelm.training.distillation import (
+    attention_losses,
+    direction_loss,
+    hidden_losses,
+    layer_weights,
+    logits_loss,
+    perturb,
+    relation_losses,
+    score_losses,
+    weighted,
+)
+from spikelm.training.modules import INPUTS, GlueModule, PretrainModule, StageModule
+from spikelm.training.projections import Projections
 from spikelm.training.ranks import summed
 
 
 class Teacher:
-    """A frozen plain model in eval mode. No module of its student: it is not trained, saved or counted."""
+    """A frozen plain model in eval mode. No module of its student: it is not trained, saved or counted.
 
-    def __init__(self, model: Any, attention: bool = False) -> None:
-        self.model = model.eval().requires_grad_(False)
+    With `dropout` it is in train mode, as BiT's is. `projections` are there where the student's are looked at.
+    """
+
+    def __init__(self, model: Any, attention: bool = False, dropout: bool = False, projections: bool = False) -> None:
+        self.model = model.train(dropout).requires_grad_(False)
         self.attention = attention
+        self.projections = Projections(model, rounded=True) if projections else None
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Any:
@@ -72,7 +87,7 @@ class GeneralModule(StageModule):
 
 
 class StudentModule(GlueModule):
-    """Loss = labels' loss + KL on logits + squared errors of hidden states and attention maps, each with its weight."""
+    """Loss = labels' loss + logits' loss + losses of hidden states, attention maps, scores and relations, weighed."""
 
     def __init__(
         self,
@@ -89,6 +104,8 @@ class StudentModule(GlueModule):
         self.settings = settings
         if settings.frozen_embeddings:
             self.model.bert.embeddings.requires_grad_(False)
+        looked = {"scores": settings.scores, "relations": settings.relations}
+        self.projections = {name: Projections(model, rounded=name == "scores") for name, on in looked.items() if on}
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         settings, mask = self.settings, batch["attention_mask"]
@@ -100,18 +117,46 @@ class StudentModule(GlueModule):
         goal = self.teacher(batch)
         found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(settings.attention > 0))
         logits = found.logits.float()
-        rows, tokens = batch.get("row_share", 1.0), batch.get("token_share", 1.0)  # of several devices
+        rows = batch.get("row_share", 1.0)  # of several devices
+        progress = self.global_step / self.total
+        if progress < settings.first:
+            return self.with_layers(logits.sum() * 0.0, found, goal, batch, progress)
         loss = settings.labels * self.clean_loss(logits, batch, clean)
         if settings.logits:
-            loss = loss + settings.logits * rows * logits_loss(logits, goal.logits.float(), settings.temperature)
-        layers = layer_weights(settings, len(found.hidden_states) - 1, self.global_step / self.total)
+            answers = logits_loss(logits, goal.logits.float(), settings.temperature, settings.logits_loss)
+            loss = loss + settings.logits * rows * answers
+        return loss if settings.first else self.with_layers(loss, found, goal, batch, progress)
+
+    def with_layers(self, loss: Tensor, found: Any, goal: Any, batch: Batch, progress: float) -> Tensor:
+        """The loss with what is learned from the teacher's layers: hidden states, attention maps, scores, relations."""
+        settings, mask, tokens = self.settings, batch["attention_mask"], batch.get("token_share", 1.0)
+        layers = layer_weights(settings, len(found.hidden_states) - 1, progress)
         if settings.hidden:
-            states = hidden_losses(found.hidden_states[1:], goal.hidden_states[1:], mask, settings.scaled)
-            loss = loss + settings.hidden * tokens * weighted(states, layers)
+            first = 0 if settings.embeddings else 1
+            ours, theirs = found.hidden_states[first:], goal.hidden_states[first:]
+            if settings.relations:  # BiBERT matches directions here too
+                real = mask[..., None]
+                states = [direction_loss(s * real, t * real) for s, t in zip(ours, theirs, strict=True)]
+            else:
+                states = hidden_losses(ours, theirs, mask, settings.scaled)
+            loss = loss + settings.hidden * tokens * self.over_layers(states, layers)
         if settings.attention:
             maps = attention_losses(found.attentions, goal.attentions, mask)
             loss = loss + settings.attention * tokens * weighted(maps, layers)
+        teacher: Any = self.teacher
+        if settings.scores:
+            scores = score_losses(self.projections["scores"].scores(), teacher.projections.scores(), mask)
+            loss = loss + settings.scores * tokens * self.over_layers(scores, layers)
+        if settings.relations:
+            ours, theirs = self.projections["relations"].relations(), teacher.projections.relations()
+            loss = loss + settings.relations * tokens * torch.stack(relation_losses(ours, theirs, mask)).sum()
         return loss
+
+    def over_layers(self, losses: Sequence[Tensor], layers: Sequence[float]) -> Tensor:
+        """The sum over the layers, or their weighted mean; the embeddings' share is that of the first layer."""
+        if self.settings.total:
+            return torch.stack(list(losses)).sum()
+        return weighted(losses, [*layers[:1], *layers] if len(losses) > len(layers) else layers)
 
     def clean_loss(self, logits: Tensor, batch: Batch, clean: Tensor | None) -> Tensor:
         """The labels' loss of the rows that have one and were left as they are, as a share of all."""
@@ -121,3 +166,20 @@ class StudentModule(GlueModule):
             return logits.sum() * 0.0
         kept = {**batch, "labels": batch["labels"][clean]}
         return self.label_loss(logits[clean], kept) * clean.float().mean()
+
+
+class ImitatingPretrainModule(PretrainModule):
+    """Loss = MLM + NSP + mean of |s - t|^2 over embeddings and layers + soft cross entropy of NSP (facts 2.8)."""
+
+    def __init__(self, model: nn.Module, teacher: Teacher, stage: StageConfig, total: int, seed: int) -> None:
+        super().__init__(model, stage, total, seed)
+        self.teacher = teacher
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        losses = self.losses(batch, states=True)
+        goal = self.teacher(batch)
+        states = torch.stack(hidden_losses(losses["states"], goal.hidden_states, batch["attention_mask"], scaled=False))
+        order = logits_loss(losses["order"], goal.seq_relationship_logits.float(), 1.0, "soft")
+        words, rows = batch.get("word_share", 1.0), batch.get("row_share", 1.0)  # of several devices
+        own = losses["mlm_loss"] * words + losses["nsp_loss"] * rows
+        return own + states.mean() * batch.get("token_share", 1.0) + order * rows

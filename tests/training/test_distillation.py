@@ -9,7 +9,16 @@ from scipy.special import rel_entr, softmax
 from torch import Tensor
 
 from spikelm.schema import DistillConfig
-from spikelm.training.distillation import attention_losses, hidden_losses, layer_weights, logits_loss, perturb, weighted
+from spikelm.training.distillation import (
+    attention_losses,
+    hidden_losses,
+    layer_weights,
+    logits_loss,
+    perturb,
+    relation_losses,
+    score_losses,
+    weighted,
+)
 
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]])
 
@@ -111,3 +120,44 @@ def test_a_batch_without_words_is_left_alone() -> None:
     noisy, clean = perturb(ids, torch.ones_like(ids), 0.9)
     assert torch.equal(noisy, ids)
     assert clean.all()
+
+
+def test_soft_cross_entropy_is_a_mean_over_rows_and_classes() -> None:
+    student, teacher = random(5, 3, seed=1), random(5, 3, seed=2)
+    p, q = (softmax(logits.double().numpy(), axis=-1) for logits in (teacher, student))
+    expected = np.mean([-p[i, c] * np.log(q[i, c]) for i in range(5) for c in range(3)])
+    assert float(logits_loss(student, teacher, 1.0, "soft")) == pytest.approx(expected, rel=1e-5)
+
+
+def test_score_losses_count_pads_as_zero_in_both() -> None:
+    student, teacher = random(2, 3, 4, 4, seed=1), random(2, 3, 4, 4, seed=2)
+    errors = [
+        float(student[b, h, i, j] - teacher[b, h, i, j]) ** 2 if MASK[b, i] and MASK[b, j] else 0.0
+        for b in range(2)
+        for h in range(3)
+        for i in range(4)
+        for j in range(4)
+    ]
+    assert float(score_losses([student], [teacher], MASK)[0]) == pytest.approx(np.mean(errors), rel=1e-5)
+    few = random(2, 1, 4, 4, seed=1)
+    mean = score_losses([few], [teacher.mean(1, keepdim=True)], MASK)[0]
+    assert float(score_losses([few], [teacher], MASK)[0]) == pytest.approx(float(mean))
+
+
+def test_relations_are_compared_by_direction() -> None:
+    """|| P_s / ||P_s|| - P_t / ||P_t|| || with P = X X' / sqrt(d) of the real tokens: scale does not matter."""
+    student, teacher = random(2, 3, 4, 5, seed=1), random(2, 3, 4, 5, seed=2)
+    found = []
+    for x in (student, teacher):
+        p = np.zeros((2, 3, 4, 4))
+        for b in range(2):
+            for h in range(3):
+                for i in range(4):
+                    for j in range(4):
+                        if MASK[b, i] and MASK[b, j]:
+                            p[b, h, i, j] = float(x[b, h, i] @ x[b, h, j]) / np.sqrt(5)
+        found.append(p / np.sqrt((p**2).sum()))
+    expected = np.sqrt(((found[0] - found[1]) ** 2).sum())
+    assert float(relation_losses([student], [teacher], MASK)[0]) == pytest.approx(expected, rel=1e-5)
+    assert float(relation_losses([3 * student], [teacher], MASK)[0]) == pytest.approx(expected, rel=1e-5)
+    assert float(relation_losses([teacher], [teacher], MASK)[0]) == pytest.approx(0, abs=1e-6)

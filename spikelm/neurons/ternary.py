@@ -1,0 +1,21 @@
+"""Ternary activations by TWN's rule, with the scale of each batch (TernaryBERT 2-2-2)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from spikelm.lowbit import Ternary
+from spikelm.neurons.base import Neuron
+
+
+class TernaryActivation(Neuron):
+    """a sign(x) [|x| > d], d = 0.7 mean|x|, a = mean of |x| over |x| > d, for each time step (facts 2.4)."""
+
+    levels = "{-a, 0, a}"
+
+    def __init__(self, T: int, memory: bool = True, clip: float = 2.5) -> None:
+        super().__init__(T, memory)
+        self.clip = clip
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Ternary.apply(x.flatten(1), self.clip, True).view(x.shape)

@@ -1,0 +1,6 @@
+"""Weight quantisers: one file each, put into a model by `quantize_weights`; they compose with any neuron."""
+
+from spikelm.weights.base import WeightQuantizer
+from spikelm.weights.layers import build_quantizer, quantize_weights, quantized
+
+__all__ = ["WeightQuantizer", "build_quantizer", "quantize_weights", "quantized"]

@@ -1,0 +1,22 @@
+"""Ternary weights (TWN; TernaryBERT, and the first half of BinaryBERT)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from spikelm.lowbit import Ternary
+from spikelm.weights.base import WeightQuantizer
+
+
+class TernaryWeights(WeightQuantizer):
+    """W_t = a sign(W) [|W| > d], d = 0.7 mean|W|, a = mean of |W| over |W| > d, W clipped first (facts 2.4)."""
+
+    def __init__(self, rows: bool = False, clip: float = 2.5) -> None:
+        super().__init__(rows)
+        self.clip = clip
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return Ternary.apply(weight, self.clip, self.rows)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, clip={self.clip}"
