@@ -59,6 +59,8 @@ def check_distill(config: Config) -> None:
         unknown |= {"logits_loss=soft": settings.logits_loss == "soft", "embeddings": settings.embeddings}
         if names := [name for name, on in unknown.items() if on]:
             raise ConfigError(f"distill.{names[0]} is for tasks with labels, not for {config.task.name}")
+    if config.distill.task_rows and not config.distill.imitates:
+        raise ConfigError("distill.task_rows asks a teacher that nothing is learned from", "distill.logits=1")
     if not 0 <= config.distill.first < 1:
         raise ConfigError(f"distill.first={config.distill.first} is not valid; it is a share from 0 to below 1")
     if config.distill.cache and (config.distill.scores or config.distill.relations or config.distill.dropout):

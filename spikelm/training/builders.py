@@ -165,6 +165,8 @@ def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int, rows: En
         model = build_classifier(config, models.get("pretrained"))
     if settings.head == "teacher":
         take_head(model, teacher)
+    if settings.frozen_embeddings:
+        model.bert.embeddings.requires_grad_(False)
     if not settings.imitates:  # a start is all it is asked for
         return GlueModule(model, task, stage, total, config.seed)
     maps = settings.attention > 0

@@ -102,8 +102,6 @@ class StudentModule(GlueModule):
         super().__init__(model, task, stage, total, seed)
         self.teacher = teacher
         self.settings = settings
-        if settings.frozen_embeddings:
-            self.model.bert.embeddings.requires_grad_(False)
         looked = {"scores": settings.scores, "relations": settings.relations}
         self.projections = {name: Projections(model, rounded=name == "scores") for name, on in looked.items() if on}
 
