@@ -33,7 +33,8 @@ PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task
 OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed", "task_rows")
 UNDISTILLED = ("name", "general_T", "pretrain")  # of `distill`: the others are in the identity of runs it needs
 NOT_SIZE = ("name", "path", "pairs", "keep_layers")  # of a backbone
-UNLABELLED = ("pretrain", "general")  # kinds of task
+CLASSIFIERS = ("classification", "regression")  # kinds of task
+UNLABELLED = ("pretrain", "general")
 SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
 #: of `distill`: left out at these values, as in runs made before they were there
 LATER = {
@@ -119,7 +120,7 @@ def identity(config: Config) -> dict[str, Any]:
     neuron = {key: value for key, value in config.neuron.items() if key not in SAID}
     kind = config.task.kind
     found: dict[str, Any] = {
-        "format": FORMAT,
+        "format": _format(config),
         "task": {"name": config.task.name},
         "neuron": neuron,
         "source": _source(config),
@@ -159,6 +160,13 @@ def _altered(config: Config) -> dict[str, Any]:
     if config.task.kind != "pretrain" and config.backbone.keep_layers:
         found["keep_layers"] = config.backbone.keep_layers
     return found
+
+
+def _format(config: Config) -> int:
+    """FORMAT, or its successor where a classifier has dropout: it was off by mistake in runs of FORMAT."""
+    general = distills(config) and config.distill.start == "general"
+    dropout = config.backbone.dropout or config.backbone.attention_dropout
+    return FORMAT + 1 if config.task.kind in CLASSIFIERS and dropout and not general else FORMAT
 
 
 def size_of(backbone: BackboneConfig) -> dict[str, Any]:

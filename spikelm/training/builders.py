@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,8 @@ def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int, rows: En
         return GlueModule(build_classifier(config, models.get("pretrained")), task, stage, total, config.seed)
     known = load_student if settings.teacher == "previous" else load_teacher
     teacher = known(config, models["teacher"])
+    if settings.start == "general":  # which has no dropout either, as what is imitated has none
+        config = replace(config, backbone=replace(config.backbone, dropout=0.0, attention_dropout=0.0))
     model: Any
     if settings.start == "teacher":
         model = convert(config, models["teacher"])

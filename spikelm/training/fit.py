@@ -102,6 +102,7 @@ def fit(
         DataLoader([part for batch in split if (part := _rows(batch, ranks))], batch_size=None)  # type: ignore[arg-type]
         for split in evaluation
     ]
+    module.train()  # a loaded model is in eval mode, and Lightning leaves it there: without dropout
     with _attention(config.precision, on_gpu):
         _fit(trainer, module, train.loader(start, module.total, config.workers), loaders, resume)
         if not module.scores or module.total % min(evaluate_every, module.total):

@@ -1,12 +1,21 @@
-"""How a fit computes: attention in bf16 on a CPU avoids the kernel whose backward is slow."""
+"""How a fit computes: attention in bf16 on a CPU avoids the kernel whose backward is slow; dropout is on."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from rich.console import Console
+from torch import nn
 from torch.nn import functional as F
 
+from spikelm.compose import load_config
+from spikelm.data.batches import Batch
+from spikelm.experiment import run_experiment
+from spikelm.identity import identity
 from spikelm.training.fit import _attention
+from spikelm.training.modules import GlueModule
 
 
 @pytest.mark.parametrize(
@@ -19,3 +28,25 @@ def test_attention_in_bf16_on_a_cpu_is_plain_products(precision: str, on_gpu: bo
         F.scaled_dot_product_attention(q, k, v).sum().backward()
     called = {event.key for event in profile.key_averages()}
     assert any("flash_attention" in name for name in called) != plain
+
+
+def test_a_loaded_model_is_trained_with_its_dropout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[bool] = set()
+
+    def step(self: GlueModule, batch: Batch, batch_idx: int) -> torch.Tensor:
+        seen.update(part.training for part in self.modules() if isinstance(part, nn.Dropout))
+        return self.label_loss(self.logits(batch), batch)
+
+    monkeypatch.setattr(GlueModule, "training_step", step)
+    options = ["scale=smoke", "task=glue/rte", "neuron=ann", f"runs_dir={tmp_path}"]
+    run_experiment(load_config(options), Console(quiet=True))
+    assert seen == {True}
+
+
+def test_runs_whose_dropout_was_off_have_another_id() -> None:
+    def found(*options: str) -> int:
+        return int(identity(load_config(["task=glue/rte", *options]))["format"])
+
+    assert found("neuron=ann") == 1, "bert_mini has no dropout"
+    assert found("neuron=ann", "backbone.dropout=0.1") == 2
+    assert found("neuron=bispike", "backbone.dropout=0.1", "distill=general") == 1, "its student has none"
