@@ -35,7 +35,7 @@ def energy_main(argv: Sequence[str]) -> int:
     size = config.backbone
     console = Console()
     console.print(f"{size.name}: {size.layers} layers, hidden {size.hidden}, FFN {size.intermediate}")
-    if size.kind == "bert":
+    if size.kind not in ("bart", "mbart"):
         print_energy(size.layers, size.hidden, size.intermediate, args.length, config.T, args.rate, console)
     else:
         lengths = (args.length, args.target, args.beams)

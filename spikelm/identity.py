@@ -8,6 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from spikelm.check_backbone import OWN_KINDS
 from spikelm.data import microworld
 from spikelm.data.fingerprint import source_identity
 from spikelm.models.weights import weights_identity
@@ -22,7 +23,8 @@ READING = (
 PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task: left out where there are none
 OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed")  # of a stage: left out where not set
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
-SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
+#: of a backbone, where not set
+SEQ2SEQ: dict[str, Any] = {"kind": "bert", "decoder_layers": None, "transform_activation": None, "options": {}}
 #: of `distill`: left out at these values, as in runs made before they were there
 LATER = {"noise": 0.0, "logits_loss": "kl", "scaled": True}
 FORMAT = 1  # raise when the same config no longer gives the same result
@@ -55,6 +57,8 @@ def teacher_of(config: Config) -> Config:
     """The config of a student's teacher: the plain model of the same task, or of the same pretraining."""
     stage = StageConfig(**asdict(config.teacher))
     plain = replace(config, neuron=dict(PLAIN), system="", finetune=stage, select="last", force=False)
+    if config.backbone.kind in OWN_KINDS:  # all of them are taught by the BERT of their size
+        plain.backbone = replace(config.backbone, kind="bert", options={})
     return pretraining_of(plain) if config.task.kind == "general" else replace(plain, seed=stage.seed)
 
 
@@ -142,6 +146,8 @@ def _without_unset(found: dict[str, Any], later: tuple[str, ...]) -> dict[str, A
 def label(config: Config) -> str:
     """The readable part of a run's directory: neuron, T, k, backbone, scale, source, seed."""
     parts = [str(config.neuron["name"])]
+    if config.backbone.kind in OWN_KINDS:
+        parts.insert(0, config.backbone.kind)
     if config.spiking:
         parts.append(f"T{config.time_steps}")
     if "k" in config.neuron:

@@ -35,7 +35,7 @@ class Plan:
 def parameter_count(size: BackboneConfig, pretraining: bool, num_labels: int = 2) -> int:
     """Parameters of BERT with its pretraining heads (decoder tied) or with a classifier; of BART with its tied head."""
     h, i = size.hidden, size.intermediate
-    if size.kind != "bert":
+    if size.kind in ("bart", "mbart"):
         attention, ffn = 4 * (h * h + h) + 2 * h, (h * i + i) + (i * h + h) + 2 * h  # each with its LayerNorm
         embeddings = size.vocab * h + 2 * (size.positions + 2) * h + 2 * 2 * h
         final = 2 * 2 * h if size.kind == "mbart" else 0

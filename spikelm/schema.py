@@ -78,7 +78,8 @@ class BackboneConfig:
     path: str | None = None  # pretrained weights to start from; null: a pretrained run of our own
     init: float = 0.02  # standard deviation of weights and word embeddings
     position_init: float = 0.02  # of position and segment embeddings
-    kind: str = "bert"  # bert | bart | mbart
+    kind: str = "bert"  # bert | bart | mbart | spikingformer | spikformer | rwkv
+    options: dict[str, Any] = field(default_factory=dict)  # of a kind of our own: check_backbone.py says which
     pairs: dict[str, str] = field(default_factory=dict)  # of a BERT: its encoder-decoder for tasks sum/ and mt/
     decoder_layers: int | None = None  # of bart and mbart; null: as many as `layers`
 

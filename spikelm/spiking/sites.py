@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from torch import nn
@@ -27,6 +27,7 @@ class Site:
     argument: str = HIDDEN
     part: tuple[int, int] | None = None
     source: bool = False  # its tokens are the encoder's, although it sits in a decoder
+    threshold: str = ""  # the key of the model's config that scales the neuron's threshold here
 
     @property
     def child(self) -> str:
@@ -72,6 +73,15 @@ BERT = Stack(
     ),
 )
 
+# Facts 2.11: SpikingFormer has the same places; keys and values are normed before they are spiked.
+SPIKINGFORMER = replace(
+    BERT,
+    sites=tuple(
+        replace(site, memory=True, threshold="attention_threshold" if site.name == "attn_out_in" else "")
+        for site in BERT.sites
+    ),
+)
+
 # Facts 2.20: the same in BART and mBART. A decoder layer has ten linears: q, k, v of self attention share one input
 # neuron, k and v of cross attention another. BART_base: 96 linears fed by 66 neurons, 36 more on keys and values.
 _SELF = (
@@ -109,7 +119,13 @@ GPT2 = Stack(
     cached=True,
 )
 
-ARCHITECTURES: dict[str, tuple[Stack, ...]] = {"bert": (BERT,), "bart": BART, "mbart": BART, "gpt2": (GPT2,)}
+ARCHITECTURES: dict[str, tuple[Stack, ...]] = {
+    "bert": (BERT,),
+    "bart": BART,
+    "mbart": BART,
+    "gpt2": (GPT2,),
+    "spikingformer": (SPIKINGFORMER,),
+}
 
 #: sites of a decoder whose tokens are the encoder's
 SOURCE_SITES = frozenset(site.name for site in _CROSS if site.source)

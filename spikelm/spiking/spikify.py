@@ -102,7 +102,7 @@ def _attach(model: Any, spec: Mapping[str, Any], T: int, cross: str) -> None:
         for index, block in enumerate(blocks):
             for site in stack.sites:
                 host = block.get_submodule(site.path)
-                neuron = build_neuron(arguments, memory=site.memory)
+                neuron = build_neuron(_scaled(arguments, site, model.config), memory=site.memory)
                 neuron.site = f"{stack.prefix}.{index}.{site.name}"
                 host.add_module(site.child, neuron)
                 # Hooks find their neuron on the module they are called with: copies of a model stay independent.
@@ -117,6 +117,13 @@ def _attach(model: Any, spec: Mapping[str, Any], T: int, cross: str) -> None:
         fold(base, stack, T, aligned=cross == "step")
         if stack.cached:
             base.get_submodule(stack.path).register_forward_pre_hook(_give_cache, with_kwargs=True)
+
+
+def _scaled(arguments: Mapping[str, Any], site: Site, config: Any) -> Mapping[str, Any]:
+    """The neuron's arguments with the threshold that its site asks for; elastic neurons have none to scale."""
+    if not site.threshold or "theta" not in arguments:
+        return arguments
+    return {**arguments, "theta": arguments["theta"] * getattr(config, site.threshold)}
 
 
 def _spike_input(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
