@@ -25,6 +25,11 @@ OWN_KINDS = {
         "task=glue/sst2, or task=pretrain",
         {"norm": ("ln", "bn"), "ffn_activation": ("none", "gelu", "relu"), "attention_threshold": float},
     ),
+    "spikformer": OwnKind(
+        (*LABELLED, "general"),
+        "task=general_distill: it learns from a BERT and is not pretrained",
+        {"num_attention_heads": int, "mask": bool, "attention_threshold": float},
+    ),
 }
 
 
@@ -54,6 +59,28 @@ def check_backbone(config: Config) -> None:
         if name not in kind.options:
             raise ConfigError(f"unknown key backbone.options.{name}; valid: {', '.join(kind.options)}")
         _check_option(name, value, kind.options[name])
+    heads = size.options.get("num_attention_heads", size.heads)
+    if size.hidden % heads:
+        raise ConfigError(f"backbone.options.num_attention_heads={heads} does not divide backbone.hidden={size.hidden}")
+    if size.kind == "spikformer":
+        _check_student(config)
+
+
+def _check_student(config: Config) -> None:
+    """A Spikformer starts from its general distillation, and without a mask imitates states that no cache keeps."""
+    settings = config.distill
+    if config.task.kind in LABELLED and settings.start != "general":
+        raise ConfigError(
+            f"distill.start={settings.start}: backbone.kind=spikformer is not pretrained", "distill=spikebert"
+        )
+    if settings.head == "teacher" or settings.attention:
+        raise ConfigError(
+            "backbone.kind=spikformer has neither the teacher's head nor its attention", "distill=spikebert"
+        )
+    if settings.cache and not config.backbone.options.get("mask", False):
+        raise ConfigError(
+            "distill.cache keeps no states of pads, which are imitated without a mask", "distill.cache=false"
+        )
 
 
 def _check_option(name: str, value: Any, rule: Any) -> None:

@@ -46,8 +46,14 @@ def check_distill(config: Config) -> None:
     if config.task.kind == "seq2seq" and config.spiking:
         settings = config.distill
         unknown = {"cache": settings.cache, "noise": settings.noise, "start=general": settings.start == "general"}
+        unknown |= {"embeddings": settings.embeddings, "reduction": settings.reduction != "mean"}
         if names := [name for name, on in unknown.items() if on]:
             raise ConfigError(f"distill.{names[0]} is for tasks with labels, not for {config.task.name}")
+    if config.distill.reduction == "rows" and (config.distill.scaled or config.distill.layers != "all"):
+        raise ConfigError(
+            "distill.reduction=rows is the sum of the plain squared errors of all layers",
+            "distill.scaled=false distill.layers=all",
+        )
     if not 0 <= config.distill.noise < 1:
         raise ConfigError(f"distill.noise={config.distill.noise} is not valid; it is a share from 0 to below 1")
     general_T = config.distill.general_T

@@ -26,7 +26,7 @@ UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general 
 #: of a backbone, where not set
 SEQ2SEQ: dict[str, Any] = {"kind": "bert", "decoder_layers": None, "transform_activation": None, "options": {}}
 #: of `distill`: left out at these values, as in runs made before they were there
-LATER = {"noise": 0.0, "logits_loss": "kl", "scaled": True}
+LATER = {"noise": 0.0, "logits_loss": "kl", "scaled": True, "embeddings": 0.0, "reduction": "mean"}
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 
@@ -107,7 +107,11 @@ def identity(config: Config) -> dict[str, Any]:
     if config.backbone.path:
         found["weights"] = weights_identity(config.backbone.path, Path(config.runs_dir) / ".cache")
         found["backbone"] = {name: getattr(config.backbone, name) for name in ("dropout", "attention_dropout")}
+    if config.backbone.kind in OWN_KINDS:
+        found["backbone"] = {**size_of(config.backbone), **found.get("backbone", {})}
     if kind == "general":
+        if config.distill.reduction != "mean":
+            found["reduction"] = config.distill.reduction
         return {**found, **needed, "stage": _stage(config.general)}
     if distills(config):
         settings = {key: value for key, value in asdict(config.distill).items() if key not in UNDISTILLED}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from spikelm.check_backbone import OWN_KINDS
 from spikelm.experiment import open_run
 from spikelm.identity import label, prerequisites
-from spikelm.measure.energy import ceiling_mj, encoder_terms, energy_mj
+from spikelm.measure.energy import ceiling_mj, energy_mj
+from spikelm.measure.own_terms import plain_terms, spiking_terms
 from spikelm.schema import BackboneConfig, Config, StageConfig
 
 FLOAT = 4  # bytes
@@ -41,11 +43,25 @@ def parameter_count(size: BackboneConfig, pretraining: bool, num_labels: int = 2
         final = 2 * 2 * h if size.kind == "mbart" else 0
         decoder = (size.decoder_layers or size.layers) * (2 * attention + ffn)
         return embeddings + size.layers * (attention + ffn) + decoder + final
+    if size.kind in OWN_KINDS:
+        return own_parameter_count(size, pretraining, num_labels)
     embeddings = (size.vocab + size.positions + 2) * h + 2 * h
     layer = 4 * (h * h + h) + (h * i + i) + (i * h + h) + 2 * 2 * h
     pooler = h * h + h
     heads = (h * h + h + 2 * h + size.vocab) + (2 * h + 2) if pretraining else h * num_labels + num_labels
     return embeddings + size.layers * layer + pooler + heads
+
+
+def own_parameter_count(size: BackboneConfig, pretraining: bool, num_labels: int) -> int:
+    """The same for the kinds of our own."""
+    h, i = size.hidden, size.intermediate
+    norms = 5 * 2 * h + 2 * i  # one after each of the six linears
+    if size.kind == "spikingformer":
+        bert = parameter_count(replace(size, kind="bert"), pretraining, num_labels)
+        return bert + size.layers * (norms - 2 * 2 * h)
+    layer = 4 * (h * h + h) + (h * i + i) + (i * h + h) + norms
+    transform = h * h + h + 2 * h  # of a layer's states to the teacher's
+    return size.vocab * h + size.layers * (layer + transform) + 2 * h + h * num_labels + num_labels
 
 
 def training_memory_gb(config: Config, parameters: int) -> float:
@@ -75,12 +91,12 @@ def make_plan(config: Config) -> Plan:
     pretraining = config.task.kind == "pretrain"
     labels = len(config.task.labels) if config.task.kind == "classification" else 1
     parameters = parameter_count(size, pretraining, labels)
-    terms = encoder_terms(size.layers, size.hidden, size.intermediate, stage.max_length)
+    terms = plain_terms(size, stage.max_length)
     steps = planned_steps(config)
     tokens = steps * stage.batch * stage.max_length if steps else None
     # forward and twice that backward, two operations a MAC, T times for a spiking model
     work = 6 * config.time_steps * sum(term.macs for term in terms) * stage.batch
-    counted = encoder_terms(size.layers, size.hidden, size.intermediate, config.measure.length)
+    counted = plain_terms(size, config.measure.length)
     return Plan(
         parameters=parameters,
         steps=steps,
@@ -88,7 +104,9 @@ def make_plan(config: Config) -> Plan:
         flops=work * steps if steps else None,
         memory_gb=training_memory_gb(config, parameters),
         energy_ann_mj=energy_mj(counted),
-        energy_ceiling_mj=ceiling_mj(counted, config.time_steps) if config.spiking else None,
+        energy_ceiling_mj=ceiling_mj(spiking_terms(size, config.measure.length), config.time_steps)
+        if config.spiking
+        else None,
     )
 
 

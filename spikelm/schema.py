@@ -92,7 +92,7 @@ class StageConfig:
     epochs: int | None = None
     batch: int = 32
     lr: float = 2e-5
-    schedule: str = "linear"  # linear | constant
+    schedule: str = "linear"  # linear | constant | cosine
     warmup: float = 0.0  # below 1: share of the steps; else: steps
     schedule_stretch: float | None = None  # steps the schedule is made for, over those trained; null: 1
     schedule_speed: int | None = None  # steps of the schedule an update; null: 1
@@ -137,12 +137,14 @@ class DistillConfig:
     cache: bool = False  # keep the teacher's outputs on disk (hidden states as float16)
     logits_loss: str = "kl"  # kl | mse, of pairs of texts
     scaled: bool = True  # hidden states: over the teacher's variance; false: the plain squared error
+    embeddings: float = 0.0  # squared error of the two models' word embeddings
+    reduction: str = "mean"  # mean over the layers | rows: their sum over the rows of a batch (SpikeBERT)
     noise: float = 0.0  # share of the tokens replaced in half of the rows, which then learn from the teacher alone
 
     @property
     def from_teacher(self) -> bool:
         """Whether a teacher is needed at all."""
-        weights = self.logits or self.hidden or self.attention
+        weights = self.logits or self.hidden or self.attention or self.embeddings
         return bool(weights) or self.start == "teacher" or self.head == "teacher"
 
 

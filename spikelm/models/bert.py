@@ -20,21 +20,21 @@ from spikelm.spiking import spikify, spiking_class
 
 def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> BertConfig:
     """transformers' config of a BERT or of a kind of its sizes; hidden_act is the FFN's."""
-    found: BertConfig = classes_of(backbone).config(
-        vocab_size=vocab,
-        hidden_size=backbone.hidden,
-        num_hidden_layers=backbone.layers,
-        num_attention_heads=backbone.heads,
-        intermediate_size=backbone.intermediate,
-        max_position_embeddings=backbone.positions,
-        hidden_act=backbone.activation,
-        hidden_dropout_prob=backbone.dropout,
-        attention_probs_dropout_prob=backbone.attention_dropout,
-        initializer_range=backbone.init,
-        pad_token_id=0,
-        num_labels=num_labels,
-        **backbone.options,
-    )
+    sizes = {
+        "vocab_size": vocab,
+        "hidden_size": backbone.hidden,
+        "num_hidden_layers": backbone.layers,
+        "num_attention_heads": backbone.heads,
+        "intermediate_size": backbone.intermediate,
+        "max_position_embeddings": backbone.positions,
+        "hidden_act": backbone.activation,
+        "hidden_dropout_prob": backbone.dropout,
+        "attention_probs_dropout_prob": backbone.attention_dropout,
+        "initializer_range": backbone.init,
+        "pad_token_id": 0,
+        "num_labels": num_labels,
+    }
+    found: BertConfig = classes_of(backbone).config(**{**sizes, **backbone.options})
     return found
 
 

@@ -13,6 +13,7 @@ from spikelm.models.membrane import (
     MembraneBertForPreTraining,
     MembraneBertForSequenceClassification,
 )
+from spikelm.models.spikformer import SpikformerConfig, SpikformerForSequenceClassification, SpikformerModel
 from spikelm.schema import BackboneConfig
 
 
@@ -31,6 +32,7 @@ KINDS = {
     "spikingformer": Classes(
         MembraneBertConfig, None, MembraneBertForPreTraining, MembraneBertForSequenceClassification
     ),
+    "spikformer": Classes(SpikformerConfig, SpikformerModel, None, SpikformerForSequenceClassification),
 }
 
 

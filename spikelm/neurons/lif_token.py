@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from spikelm.errors import ConfigError
 from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels import leaky_potentials, arctan_slope, wide
+from spikelm.neurons.kernels import arctan_slope, leaky_potentials, wide
 
 
 class _TokenArctan(torch.autograd.Function):
@@ -39,7 +39,7 @@ class _TokenArctan(torch.autograd.Function):
 
 
 class LIFToken(Neuron):
-    """h_i = v_{i-1} + (x_i - v_{i-1}) / tau; s_i = [h_i >= theta]; v_i = h_i (1 - s_i) over the tokens i of (1, B, n, D).
+    """h_i = v_{i-1} + (x_i - v_{i-1}) / tau; s_i = [h_i >= theta]; v_i = h_i (1 - s_i), i the tokens of (1, B, n, D).
 
     The arctan surrogate has slope 1 at the threshold; the gradient goes through the reset.
     """

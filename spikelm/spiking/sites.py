@@ -82,6 +82,21 @@ SPIKINGFORMER = replace(
     ),
 )
 
+# Facts 2.10: the student of SpikeBERT spikes what leaves each linear and its norm, and what enters the output's.
+SPIKFORMER = Stack(
+    path="encoder",
+    blocks="layer",
+    sites=(
+        Site("query_out", "attention.self.query", "output"),
+        Site("key_out", "attention.self.key", "output"),
+        Site("value_out", "attention.self.value", "output"),
+        Site("attn_out_in", "attention.output.dense", "input", threshold="attention_threshold"),
+        Site("attn_out", "attention.output.dense", "output"),
+        Site("ffn1_out", "intermediate.dense", "output"),
+        Site("ffn2_out", "output.dense", "output"),
+    ),
+)
+
 # Facts 2.20: the same in BART and mBART. A decoder layer has ten linears: q, k, v of self attention share one input
 # neuron, k and v of cross attention another. BART_base: 96 linears fed by 66 neurons, 36 more on keys and values.
 _SELF = (
@@ -125,6 +140,7 @@ ARCHITECTURES: dict[str, tuple[Stack, ...]] = {
     "mbart": BART,
     "gpt2": (GPT2,),
     "spikingformer": (SPIKINGFORMER,),
+    "spikformer": (SPIKFORMER,),
 }
 
 #: sites of a decoder whose tokens are the encoder's

@@ -79,8 +79,9 @@ def _unlabelled(config: Config, needed: Mapping[str, Path], console: Console) ->
         module: StageModule = PretrainModule(model, stage, total, config.seed)
     else:
         folder = needed["teacher"] / "model" if "teacher" in needed else None
-        student, teacher = build_student(config, folder), Teacher(teacher_encoder(config, folder))
-        module = GeneralModule(student, teacher, stage, total, config.seed)
+        student = build_student(config, folder, tokenizer.get_vocab_size())
+        teacher = Teacher(teacher_encoder(config, folder))
+        module = GeneralModule(student, teacher, config.distill, stage, total, config.seed)
     return Stage(
         module=module,
         train=train,

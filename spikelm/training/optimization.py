@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
@@ -32,8 +34,9 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
 
 
 def learning_rate(stage: StageConfig, total: int, step: int) -> float:
-    """Share of the peak at a step: linear warm-up, then linear to zero or constant.
+    """Share of the peak at a step: linear warm-up, then linear to zero, constant, or half a cosine to zero.
 
+    A cosine changes once an epoch where the stage is counted in epochs.
     The schedule is made for schedule_stretch * total steps and takes schedule_speed of them an update.
     """
     warmup = warmup_steps(stage, total)
@@ -43,6 +46,9 @@ def learning_rate(stage: StageConfig, total: int, step: int) -> float:
         return step / max(1, warmup)
     if stage.schedule == "constant":
         return 1.0
+    if stage.schedule == "cosine":
+        done = min(1.0, (step - warmup) / max(1, total - warmup))
+        return (1 + math.cos(math.pi * (math.floor(done * stage.epochs) / stage.epochs if stage.epochs else done))) / 2
     return max(0.0, (total - step) / max(1, total - warmup))
 
 

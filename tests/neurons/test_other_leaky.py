@@ -14,7 +14,8 @@ from spikelm.neurons.lif_token import LIFToken
 
 
 def same(ours: Tensor, theirs: Tensor, x: Tensor) -> None:
-    assert ours.detach().any() and not ours.detach().all()
+    assert ours.detach().any()
+    assert not ours.detach().all()
     torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
     for a, b in zip(reference.gradients(ours, [x]), reference.gradients(theirs, [x]), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-11)
