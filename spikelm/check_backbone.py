@@ -25,6 +25,9 @@ OWN_KINDS = {
         "task=glue/sst2, or task=pretrain",
         {"norm": ("ln", "bn"), "ffn_activation": ("none", "gelu", "relu"), "attention_threshold": float},
     ),
+    "rwkv": OwnKind(
+        ("pretrain",), "task=pretrain: it is a causal language model without other heads", {"max_logit_l2": float}
+    ),
     "spikformer": OwnKind(
         (*LABELLED, "general"),
         "task=general_distill: it learns from a BERT and is not pretrained",
@@ -48,13 +51,15 @@ def check_backbone(config: Config) -> None:
         raise ConfigError(f"backbone.kind={size.kind} has no {config.task.name}", kind.instead)
     if not config.spiking:
         raise ConfigError(
-            f"backbone.kind={size.kind} has no plain form; neuron={config.neuron['name']}", "neuron=lif_atan"
+            f"backbone.kind={size.kind} has no plain form; neuron={config.neuron['name']}", "choose another neuron"
         )
     if size.path:
         raise ConfigError(
             f"backbone.path={size.path} holds the weights of a BERT, backbone.kind={size.kind} starts from scratch",
             "choose a backbone without a path, such as scale=mini",
         )
+    if size.kind == "rwkv" and config.time_steps != 1:
+        raise ConfigError(f"T={config.time_steps} is not valid; the time of backbone.kind=rwkv is its tokens", "T=1")
     for name, value in size.options.items():
         if name not in kind.options:
             raise ConfigError(f"unknown key backbone.options.{name}; valid: {', '.join(kind.options)}")

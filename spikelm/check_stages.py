@@ -22,6 +22,12 @@ def check_stage(name: str, stage: StageConfig, config: Config) -> None:
     for key in ("schedule_stretch", "schedule_speed"):
         if (value := getattr(stage, key)) is not None and not 1 <= value < float("inf"):
             raise ConfigError(f"{name}.{key}={value} is not valid; it is null or at least 1")
+    if stage.adam is not None and not (len(stage.adam) == 3 and 0 <= max(stage.adam[:2]) < 1 and stage.adam[2] > 0):
+        raise ConfigError(
+            f"{name}.adam={list(stage.adam)} is not valid; it is two betas below 1 and an epsilon above 0"
+        )
+    if stage.floor is not None and not 0 <= stage.floor < 1:
+        raise ConfigError(f"{name}.floor={stage.floor} is not valid; it is a share from 0 to below 1")
     if stage.batch < devices:
         raise ConfigError(f"{name}.batch={stage.batch} cannot be shared by trainer.devices={devices}")
     if stage.max_length < SHORTEST:

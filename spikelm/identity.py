@@ -21,7 +21,14 @@ READING = (
     *("repo", "revision", "folders", "paper"),
 )
 PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task: left out where there are none
-OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed")  # of a stage: left out where not set
+OPTIONS = (
+    "calibrate",
+    "follow",
+    "schedule_stretch",
+    "schedule_speed",
+    "adam",
+    "floor",
+)  # of a stage: left out where not set
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
 #: of a backbone, where not set
 SEQ2SEQ: dict[str, Any] = {"kind": "bert", "decoder_layers": None, "transform_activation": None, "options": {}}

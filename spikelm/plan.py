@@ -59,6 +59,9 @@ def own_parameter_count(size: BackboneConfig, pretraining: bool, num_labels: int
     if size.kind == "spikingformer":
         bert = parameter_count(replace(size, kind="bert"), pretraining, num_labels)
         return bert + size.layers * (norms - 2 * 2 * h)
+    if size.kind == "rwkv":
+        mixes = 5 * h * h + 2 * h * i + (2 + 3 + 2) * h  # linears; decay, bonus and the mixes of neighbours
+        return 2 * size.vocab * h + size.layers * (mixes + 2 * 2 * h) + 2 * h
     layer = 4 * (h * h + h) + (h * i + i) + (i * h + h) + norms
     transform = h * h + h + 2 * h  # of a layer's states to the teacher's
     return size.vocab * h + size.layers * (layer + transform) + 2 * h + h * num_labels + num_labels

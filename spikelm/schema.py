@@ -98,6 +98,8 @@ class StageConfig:
     schedule_speed: int | None = None  # steps of the schedule an update; null: 1
     weight_decay: float = 0.0
     clip: float | None = None  # gradient norm
+    adam: list[float] | None = None  # both betas and epsilon; null: torch's
+    floor: float | None = None  # share of the rate that the schedule ends at; null: 0
     max_length: int = 128
     calibrate: int | None = None  # batches whose mean sets the spike amplitudes; null: the first, as in the paper
     follow: float | None = None  # share of the steps during which the amplitudes are set anew every tenth step

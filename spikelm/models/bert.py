@@ -44,8 +44,10 @@ def neuron_spec(config: Config) -> dict[str, Any]:
 
 
 def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
-    """A randomly initialised BERT (or a kind of its sizes) with MLM and NSP heads."""
+    """A randomly initialised BERT (or a kind of its sizes) with MLM and NSP heads; an RWKV with its own."""
     model = classes_of(config.backbone).pretraining(bert_config(config.backbone, vocab))
+    if config.backbone.kind == "rwkv":
+        return spiking_if_asked(model, config)
     with torch.no_grad():
         embeddings = model.bert.embeddings
         for table in (embeddings.position_embeddings, embeddings.token_type_embeddings):

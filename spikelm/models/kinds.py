@@ -13,6 +13,7 @@ from spikelm.models.membrane import (
     MembraneBertForPreTraining,
     MembraneBertForSequenceClassification,
 )
+from spikelm.models.rwkv import RwkvConfig, RwkvForCausalLM, RwkvModel
 from spikelm.models.spikformer import SpikformerConfig, SpikformerForSequenceClassification, SpikformerModel
 from spikelm.schema import BackboneConfig
 
@@ -32,6 +33,7 @@ KINDS = {
     "spikingformer": Classes(
         MembraneBertConfig, None, MembraneBertForPreTraining, MembraneBertForSequenceClassification
     ),
+    "rwkv": Classes(RwkvConfig, RwkvModel, RwkvForCausalLM),
     "spikformer": Classes(SpikformerConfig, SpikformerModel, None, SpikformerForSequenceClassification),
 }
 

@@ -3,8 +3,8 @@
     x = x + N(LN(Wo N'((q k') v / 8)));  q, k, v = N(LN(W x))        N' has half the threshold
     x = x + N(LN(W2 N(LN(W1 x))))
 
-N are the neurons, put in by spikify. The residual adds spikes to spikes: x holds small whole numbers. The words enter as
-the signs of their embeddings.
+N are the neurons, put in by spikify. The residual adds spikes to spikes: x holds small whole numbers. The words
+enter as the signs of their embeddings.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SpikformerEncoder(nn.Module):
 class WordEmbeddings(nn.Module):
     """Words as the signs of their embeddings; neither positions nor segments."""
 
-    def __init__(self, config: SpikformerConfig) -> None:
+    def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.spike_out = Heaviside()

@@ -97,6 +97,14 @@ SPIKFORMER = Stack(
     ),
 )
 
+# Facts 2.22: SpikeGPT spikes what leaves a block's two halves; its linears read what is not spiked.
+SPIKEGPT = Stack(
+    path="",
+    blocks="blocks",
+    sites=(Site("time_out", "time", "output"), Site("channel_out", "channel", "output")),
+    entry="embeddings",
+)
+
 # Facts 2.20: the same in BART and mBART. A decoder layer has ten linears: q, k, v of self attention share one input
 # neuron, k and v of cross attention another. BART_base: 96 linears fed by 66 neurons, 36 more on keys and values.
 _SELF = (
@@ -141,6 +149,7 @@ ARCHITECTURES: dict[str, tuple[Stack, ...]] = {
     "gpt2": (GPT2,),
     "spikingformer": (SPIKINGFORMER,),
     "spikformer": (SPIKFORMER,),
+    "spikegpt": (SPIKEGPT,),
 }
 
 #: sites of a decoder whose tokens are the encoder's

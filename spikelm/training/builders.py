@@ -15,6 +15,7 @@ from torch import nn
 from spikelm.check import typed
 from spikelm.data.batches import Batch, RowBatches, StepBatches, evaluation_batches
 from spikelm.data.cache import encoded_documents, encoded_rows
+from spikelm.data.causal import CausalBatches
 from spikelm.data.corpus import load_documents
 from spikelm.data.encode import Encoded, encode_rows
 from spikelm.data.pretraining import PretrainingBatches
@@ -26,6 +27,7 @@ from spikelm.measure.model import AUDIT_ROWS
 from spikelm.models.bert import build_classifier, build_pretraining_model
 from spikelm.models.students import build_student, convert, load_teacher, take_head, teacher_encoder
 from spikelm.schema import Config
+from spikelm.training.causal import CausalModule
 from spikelm.training.modules import INPUTS, GlueModule, PretrainModule, StageModule
 from spikelm.training.optimization import total_steps
 from spikelm.training.students import GeneralModule, StudentModule, Teacher
@@ -67,16 +69,16 @@ def _unlabelled(config: Config, needed: Mapping[str, Path], console: Console) ->
     cache = Path(config.runs_dir) / ".cache"
     text = announced(load_documents(config.source, cache), console)
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
-    stage, pretraining = config.stage, config.task.kind == "pretrain"
-    batches = PretrainingBatches if pretraining else SentenceBatches
+    stage, batches = config.stage, _batches(config)
     train, held_out = (
         batches(encoded_documents(text, split, tokenizer, cache), tokenizer, config.seed, size, stage.max_length)
         for split, size in (("train", stage.batch), ("validation", EVALUATION_BATCH))
     )
     total = total_steps(stage, train.steps_per_epoch)
-    if pretraining:
+    if config.task.kind == "pretrain":
         model = build_pretraining_model(config, tokenizer.get_vocab_size())
-        module: StageModule = PretrainModule(model, stage, total, config.seed)
+        kind = CausalModule if config.backbone.kind == "rwkv" else PretrainModule
+        module: StageModule = kind(model, stage, total, config.seed)
     else:
         folder = needed["teacher"] / "model" if "teacher" in needed else None
         student = build_student(config, folder, tokenizer.get_vocab_size())
@@ -91,6 +93,13 @@ def _unlabelled(config: Config, needed: Mapping[str, Path], console: Console) ->
         source=text.record(config.source),
         constant={},
     )
+
+
+def _batches(config: Config) -> Any:
+    """How text without labels becomes rows."""
+    if config.task.kind == "general":
+        return SentenceBatches
+    return CausalBatches if config.backbone.kind == "rwkv" else PretrainingBatches
 
 
 def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
@@ -153,8 +162,7 @@ def audit_batch(saved: Mapping[str, Any]) -> Batch:
     if config.task.kind in ("pretrain", "general"):
         documents = encoded_documents(load_documents(config.source, cache), "train", tokenizer, cache)
         stage = config.stage
-        kind = PretrainingBatches if config.task.kind == "pretrain" else SentenceBatches
-        samples = kind(documents, tokenizer, config.seed, stage.batch, stage.max_length).fixed(AUDIT_ROWS)
+        samples = _batches(config)(documents, tokenizer, config.seed, stage.batch, stage.max_length).fixed(AUDIT_ROWS)
     else:
         split = next(iter(config.task.splits))
         rows = load_rows(config.task, config.source).splits[split][:AUDIT_ROWS]
