@@ -25,6 +25,12 @@ def check_stage(name: str, stage: StageConfig, config: Config) -> None:
     for key in ("schedule_stretch", "schedule_speed"):
         if (value := getattr(stage, key)) is not None and not 1 <= value < float("inf"):
             raise ConfigError(f"{name}.{key}={value} is not valid; it is null or at least 1")
+    if stage.adam is not None and not (len(stage.adam) == 3 and 0 <= max(stage.adam[:2]) < 1 and stage.adam[2] > 0):
+        raise ConfigError(
+            f"{name}.adam={list(stage.adam)} is not valid; it is two betas below 1 and an epsilon above 0"
+        )
+    if stage.floor is not None and not 0 <= stage.floor < 1:
+        raise ConfigError(f"{name}.floor={stage.floor} is not valid; it is a share from 0 to below 1")
     if stage.batch < devices:
         raise ConfigError(f"{name}.batch={stage.batch} cannot be shared by trainer.devices={devices}")
     if stage.max_length < SHORTEST:
@@ -57,6 +63,7 @@ def check_distill(config: Config) -> None:
         }
         unknown |= {"scores": settings.scores, "relations": settings.relations, "first": settings.first}
         unknown |= {"logits_loss=soft": settings.logits_loss == "soft", "embeddings": settings.embeddings}
+        unknown |= {"words": settings.words, "reduction=rows": settings.reduction != "mean"}
         if names := [name for name, on in unknown.items() if on]:
             raise ConfigError(f"distill.{names[0]} is for tasks with labels, not for {config.task.name}")
     if not 0 <= config.distill.first < 1:
@@ -65,6 +72,11 @@ def check_distill(config: Config) -> None:
         raise ConfigError(
             "distill.cache keeps hidden states and logits without dropout, not scores and relations",
             "distill.cache=false",
+        )
+    if config.distill.reduction == "rows" and (config.distill.scaled or config.distill.layers != "all"):
+        raise ConfigError(
+            "distill.reduction=rows is the sum of the plain squared errors of all layers",
+            "distill.scaled=false distill.layers=all",
         )
     if not 0 <= config.distill.noise < 1:
         raise ConfigError(f"distill.noise={config.distill.noise} is not valid; it is a share from 0 to below 1")

@@ -29,13 +29,26 @@ def energy_main(argv: Sequence[str]) -> int:
     from rich.console import Console
 
     from spikelm.compose import load_config
-    from spikelm.measure.energy_table import print_energy, print_seq2seq_energy
+    from spikelm.measure.energy_table import print_energy, print_seq2seq_energy, print_terms
+    from spikelm.measure.own_terms import spiking_terms
+    from spikelm.measure.seq2seq_energy import lm_head_terms
 
     config = load_config(args.overrides)
     size = config.backbone
     console = Console()
     console.print(f"{size.name}: {size.layers} layers, hidden {size.hidden}, FFN {size.intermediate}")
-    if size.kind == "bert":
+    if size.kind == "rwkv":
+        title = (
+            f"matmuls: {size.layers} layers, hidden {size.hidden}, ffn {size.intermediate}, length {args.length} (mJ)"
+        )
+        head = lm_head_terms(size.hidden, size.vocab, args.length)
+        print_terms(title, spiking_terms(size, args.length), head, config.T, args.rate, console)
+    elif size.kind == "spikformer":
+        raise ConfigError(
+            "backbone.kind=spikformer adds up spikes: its additions depend on every neuron's own rate",
+            "spikelm-run measures them: see energy_mj of a result",
+        )
+    elif size.kind not in ("bart", "mbart"):
         print_energy(size.layers, size.hidden, size.intermediate, args.length, config.T, args.rate, console)
     else:
         lengths = (args.length, args.target, args.beams)

@@ -8,6 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from spikelm.check_backbone import OWN_KINDS
 from spikelm.data import microworld
 from spikelm.data.fingerprint import source_identity
 from spikelm.models.weights import weights_identity
@@ -30,15 +31,16 @@ READING = (
 )
 PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task: left out where there are none
 #: of a stage: left out where not set
-OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed", "task_rows")
+OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed", "task_rows", "adam", "floor")
 UNDISTILLED = ("name", "general_T", "pretrain")  # of `distill`: the others are in the identity of runs it needs
 NOT_SIZE = ("name", "path", "pairs", "keep_layers")  # of a backbone
 UNLABELLED = ("pretrain", "general")  # kinds of task
-SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
+#: of a backbone, where not set
+SEQ2SEQ: dict[str, Any] = {"kind": "bert", "decoder_layers": None, "transform_activation": None, "options": {}}
 #: of `distill`: left out at these values, as in runs made before they were there
 LATER = {
     **{"noise": 0.0, "logits_loss": "kl", "scaled": True, "scores": 0.0, "relations": 0.0, "embeddings": False},
-    **{"total": False, "first": 0.0, "dropout": False, "teacher": "ann"},
+    **{"total": False, "first": 0.0, "dropout": False, "teacher": "ann", "words": 0.0, "reduction": "mean"},
     **{"task_rows": 0, "frozen_embeddings": False},
 }
 FORMAT = 1  # raise when the same config no longer gives the same result
@@ -74,6 +76,8 @@ def teacher_of(config: Config) -> Config:
     stage = StageConfig(**asdict(config.teacher))
     altered: dict[str, Any] = {"weights": dict(UNQUANTIZED), "variant": VariantConfig()}
     plain = replace(config, neuron=dict(PLAIN), **altered, system="", finetune=stage, select="last", force=False)
+    if config.backbone.kind in OWN_KINDS:  # all of them are taught by the BERT of their size
+        plain.backbone = replace(config.backbone, kind="bert", options={})
     return pretraining_of(plain) if config.task.kind in UNLABELLED else replace(plain, seed=stage.seed)
 
 
@@ -138,7 +142,11 @@ def identity(config: Config) -> dict[str, Any]:
     if config.backbone.path:
         found["weights"] = weights_identity(config.backbone.path, Path(config.runs_dir) / ".cache")
         found["backbone"] = {name: getattr(config.backbone, name) for name in ("dropout", "attention_dropout")}
+    if config.backbone.kind in OWN_KINDS:
+        found["backbone"] = {**size_of(config.backbone), **found.get("backbone", {})}
     if kind == "general":
+        if config.distill.reduction != "mean":
+            found["reduction"] = config.distill.reduction
         return {**found, **needed, "stage": _stage(config.general)}
     if distills(config):
         settings = {key: value for key, value in asdict(config.distill).items() if key not in UNDISTILLED}
@@ -192,6 +200,8 @@ def _without_unset(found: dict[str, Any], later: tuple[str, ...]) -> dict[str, A
 def label(config: Config) -> str:
     """The readable part of a run's directory: neuron, T, k, backbone, scale, source, seed."""
     parts = [str(config.neuron["name"])]
+    if config.backbone.kind in OWN_KINDS:
+        parts.insert(0, config.backbone.kind)
     if config.spiking:
         parts.append(f"T{config.time_steps}")
     if "k" in config.neuron:

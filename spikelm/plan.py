@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from spikelm.check_backbone import OWN_KINDS
 from spikelm.experiment import open_run
 from spikelm.identity import label, prerequisites
 from spikelm.measure.energy import ceiling_mj, energy_mj
@@ -65,7 +66,7 @@ def make_plan(config: Config) -> Plan:
         flops=row_flops(config) * stage.batch * steps if steps else None,
         memory_gb=training_memory_gb(config, parameters),
         energy_ann_mj=energy_mj(counted),
-        energy_ceiling_mj=ceiling_mj(counted, config.time_steps) if config.fires else None,
+        energy_ceiling_mj=ceiling_mj(spiking_measured(config), config.time_steps) if config.fires else None,
         energy_generated_mj=energy_mj(generated_terms(config)) if pairs else None,
         energy_head_mj=energy_mj(head_terms(config)) if pairs else None,
     )

@@ -99,7 +99,8 @@ class BackboneConfig:
     keep_layers: int | None = None  # fine-tune the first layers of the pretrained model only; null: all
     init: float = 0.02  # standard deviation of weights and word embeddings
     position_init: float = 0.02  # of position and segment embeddings
-    kind: str = "bert"  # bert | bart | mbart; auto: that of the weights
+    kind: str = "bert"  # a name in kinds.py; auto: that of the weights
+    options: dict[str, Any] = field(default_factory=dict)  # sizes and options that only its kind has (kinds.py)
     pairs: dict[str, str] = field(default_factory=dict)  # of a BERT: its encoder-decoder for tasks sum/ and mt/
     decoder_layers: int | None = None  # of bart and mbart; null: as many as `layers`
 
@@ -112,12 +113,14 @@ class StageConfig:
     epochs: int | None = None
     batch: int = 32
     lr: float = 2e-5
-    schedule: str = "linear"  # linear | constant
+    schedule: str = "linear"  # linear | constant | cosine
     warmup: float = 0.0  # below 1: share of the steps; else: steps
     schedule_stretch: float | None = None  # steps the schedule is made for, over those trained; null: 1
     schedule_speed: int | None = None  # steps of the schedule an update; null: 1
     weight_decay: float = 0.0
     clip: float | None = None  # gradient norm
+    adam: list[float] | None = None  # both betas and epsilon; null: torch's
+    floor: float | None = None  # share of the rate that the schedule ends at; null: 0
     max_length: int = 128
     calibrate: int | None = None  # batches whose mean sets the spike amplitudes; null: the first, as in the paper
     follow: float | None = None  # share of the steps during which the amplitudes are set anew every tenth step
@@ -159,6 +162,8 @@ class DistillConfig:
     cache: bool = False  # keep the teacher's outputs on disk (hidden states as float16)
     logits_loss: str = "kl"  # kl | mse (pairs of texts) | soft: cross entropy, mean over rows and classes
     scaled: bool = True  # hidden states: over the teacher's variance; false: the plain squared error
+    words: float = 0.0  # squared error of the two models' word embeddings
+    reduction: str = "mean"  # mean over the layers | rows: their sum over the rows of a batch (SpikeBERT)
     noise: float = 0.0  # share of the tokens replaced in half of the rows, which then learn from the teacher alone
     task_rows: int = 0  # training rows of each other task alike that the teacher is asked about, too
     frozen_embeddings: bool = False  # as in the general stage: what imitates has the same ones as its teacher's start
@@ -178,7 +183,7 @@ class DistillConfig:
     @property
     def imitates(self) -> bool:
         """Whether something is learned from the teacher's answers."""
-        return bool(self.logits or self.hidden or self.attention or self.scores or self.relations)
+        return bool(self.logits or self.hidden or self.attention or self.scores or self.relations or self.words)
 
 
 @dataclass

@@ -12,7 +12,8 @@ from torch import nn
 from transformers import BertForSequenceClassification, BertModel
 
 from spikelm.errors import CheckpointError
-from spikelm.models.bert import load, num_labels, spiking_if_asked
+from spikelm.models.bert import bert_config, load, num_labels, spiking_if_asked
+from spikelm.models.kinds import classes_of
 from spikelm.models.weights import backbone_folder
 from spikelm.neurons import Neuron
 from spikelm.schema import Config
@@ -27,9 +28,11 @@ def teacher_encoder(config: Config, folder: Path | None) -> Any:
     return load(BertModel, folder or backbone_folder(config.backbone), config, **NO_DROPOUT)
 
 
-def build_student(config: Config, folder: Path | None) -> nn.Module:
-    """The teacher's encoder with neurons. Without dropout: what is imitated has none."""
-    return spiking_if_asked(teacher_encoder(config, folder), config)
+def build_student(config: Config, folder: Path | None, vocab: int) -> nn.Module:
+    """The teacher's encoder with neurons, or a random one of another kind. No dropout: what is imitated has none."""
+    if config.backbone.kind == "bert":
+        return spiking_if_asked(teacher_encoder(config, folder), config)
+    return spiking_if_asked(classes_of(config.backbone).encoder(bert_config(config.backbone, vocab)), config)
 
 
 def load_teacher(config: Config, folder: Path) -> Any:

@@ -17,6 +17,7 @@ from spikelm.check import typed
 from spikelm.data.batches import Batch, RowBatches, StepBatches, evaluation_batches
 from spikelm.data.blocks import BlockBatches
 from spikelm.data.cache import encoded_documents, encoded_rows
+from spikelm.data.causal import CausalBatches
 from spikelm.data.corpus import load_documents
 from spikelm.data.encode import Encoded, encode_rows, with_unlabelled
 from spikelm.data.pretraining import PretrainingBatches
@@ -38,6 +39,7 @@ from spikelm.models.students import (
     teacher_encoder,
 )
 from spikelm.schema import Config
+from spikelm.training.causal import CausalModule
 from spikelm.training.modules import INPUTS, GlueModule, PretrainModule, StageModule
 from spikelm.training.optimization import total_steps
 from spikelm.training.students import GeneralModule, ImitatingPretrainModule, StudentModule, Teacher
@@ -87,8 +89,9 @@ def _unlabelled(config: Config, needed: Mapping[str, Path], console: Console) ->
         module: StageModule = _pretraining(config, needed, tokenizer.get_vocab_size(), total)
     else:
         folder = needed["teacher"] / "model" if "teacher" in needed else None
-        student, teacher = build_student(config, folder), Teacher(teacher_encoder(config, folder))
-        module = GeneralModule(student, teacher, stage, total, config.seed)
+        student = build_student(config, folder, tokenizer.get_vocab_size())
+        teacher = Teacher(teacher_encoder(config, folder))
+        module = GeneralModule(student, teacher, config.distill, stage, total, config.seed)
     return Stage(
         module=module,
         train=train,
@@ -104,7 +107,8 @@ def _text_batches(config: Config, text: Text, split: str, tokenizer: Tokenizer, 
     """Batches of a split of unlabelled text, as the run's kind makes them."""
     documents = encoded_documents(text, split, tokenizer, Path(config.runs_dir) / ".cache")
     if config.task.kind == "pretrain":
-        return PretrainingBatches(documents, tokenizer, config.seed, batch, config.stage.max_length)
+        make = CausalBatches if config.backbone.kind == "rwkv" else PretrainingBatches
+        return make(documents, tokenizer, config.seed, batch, config.stage.max_length)
     rows = text.task_rows if split == "train" else 0
     return SentenceBatches(documents, tokenizer, config.seed, batch, config.stage.max_length, task_rows=rows)
 
@@ -112,7 +116,8 @@ def _text_batches(config: Config, text: Text, split: str, tokenizer: Tokenizer, 
 def _pretraining(config: Config, needed: Mapping[str, Path], vocab: int, total: int) -> StageModule:
     """From scratch, or from the plain pretrained model that is imitated as well."""
     if "teacher" not in needed:
-        return PretrainModule(build_pretraining_model(config, vocab), config.pretrain, total, config.seed)
+        kind = CausalModule if config.backbone.kind == "rwkv" else PretrainModule
+        return kind(build_pretraining_model(config, vocab), config.pretrain, total, config.seed)
     student, teacher = (load_pretraining(config, needed["teacher"] / "model", plain) for plain in (False, True))
     imitated = Teacher(teacher, dropout=config.distill.dropout)
     return ImitatingPretrainModule(student, imitated, config.pretrain, total, config.seed)

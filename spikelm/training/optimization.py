@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
@@ -32,8 +34,9 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
 
 
 def learning_rate(stage: StageConfig, total: int, step: int) -> float:
-    """Share of the peak at a step: linear warm-up, then linear to zero or constant.
+    """Share of the peak at a step: linear warm-up, then linear to zero, constant, or half a cosine to zero.
 
+    A cosine changes once an epoch where the stage is counted in epochs.
     The schedule is made for schedule_stretch * total steps and takes schedule_speed of them an update.
     """
     warmup = warmup_steps(stage, total)
@@ -41,12 +44,23 @@ def learning_rate(stage: StageConfig, total: int, step: int) -> float:
     step *= stage.schedule_speed or 1
     if step < warmup:
         return step / max(1, warmup)
+    floor = stage.floor or 0.0
+    return floor + (1 - floor) * _falling(stage, total - warmup, step - warmup)
+
+
+def _falling(stage: StageConfig, total: int, step: int) -> float:
+    """From 1 behind the warm-up to 0 at the end."""
     if stage.schedule == "constant":
         return 1.0
-    return max(0.0, (total - step) / max(1, total - warmup))
+    if stage.schedule == "cosine":
+        done = min(1.0, step / max(1, total))
+        return (1 + math.cos(math.pi * (math.floor(done * stage.epochs) / stage.epochs if stage.epochs else done))) / 2
+    return max(0.0, (total - step) / max(1, total))
 
 
 def optimizer_and_schedule(model: nn.Module, stage: StageConfig, total: int) -> tuple[AdamW, LambdaLR]:
-    """AdamW with torch's defaults (betas 0.9 and 0.999, eps 1e-8) and the stage's schedule."""
-    optimizer = AdamW(parameter_groups(model, stage.weight_decay), lr=stage.lr)
+    """AdamW, by default with torch's betas 0.9 and 0.999 and eps 1e-8, and the stage's schedule."""
+    first, second, eps = stage.adam or (0.9, 0.999, 1e-8)
+    groups = parameter_groups(model, stage.weight_decay)
+    optimizer = AdamW(groups, lr=stage.lr, betas=(first, second), eps=eps)
     return optimizer, LambdaLR(optimizer, lambda step: learning_rate(stage, total, step))
