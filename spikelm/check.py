@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from spikelm.check_kinds import KINDS, check_kind
 from spikelm.check_pairs import check_pairs
 from spikelm.check_stages import check_distill, check_stage
 from spikelm.errors import ConfigError
@@ -34,7 +35,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "backbone.activation": ("gelu", "relu"),
     "backbone.transform_activation": (None, "gelu", "relu"),
     "recipe": ("", "paper", "as_released"),
-    "backbone.kind": ("bert", "bart", "mbart"),
+    "backbone.kind": ("bert", "bart", "mbart", *KINDS),
 }
 AT_LEAST_ONE = (
     *("T", "backbone.layers", "backbone.hidden", "backbone.heads", "backbone.intermediate", "backbone.vocab"),
@@ -58,6 +59,7 @@ NOT_NEGATIVE = (
 OPEN = (
     "neuron",
     "backbone.pairs",
+    "backbone.own",
     *(f"task.{key}" for key in ("splits", "official_rows", "file_columns", "generate", "paper")),
 )
 PATHS = ("root", "text_root", "mirror", "tokenizer")  # made absolute: a recorded config is read from anywhere
@@ -177,6 +179,7 @@ def check(config: Config) -> None:
         raise ConfigError(
             "task=pretrain starts from scratch; backbone.path is for fine-tuning", "choose another backbone"
         )
+    check_kind(config)
     check_stage("pretrain", config.pretrain, config)
     if config.task.kind not in ("pretrain", "general"):
         check_stage("finetune", config.finetune, config)

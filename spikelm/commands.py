@@ -33,6 +33,7 @@ def energy_main(argv: Sequence[str]) -> int:
 
     config = load_config(args.overrides)
     size = config.backbone
+    _refuse_plain(size.kind, "the energy of a run is in its result")
     console = Console()
     console.print(f"{size.name}: {size.layers} layers, hidden {size.hidden}, FFN {size.intermediate}")
     if size.kind == "bert":
@@ -53,6 +54,7 @@ def audit_main(argv: Sequence[str]) -> int:
     parser.add_argument("--runs-dir", default=default_runs_dir())
     args = parser.parse_args(argv)
     result, directory = find_result(args.run, Path(args.runs_dir))
+    _refuse_plain(result["config"]["backbone"]["kind"], "it has no neurons: nothing of it is spike-driven")
     from rich.console import Console
 
     from spikelm.measure.audit import audit
@@ -66,6 +68,14 @@ def audit_main(argv: Sequence[str]) -> int:
     report = audit(model, audit_batch(result["config"]), int(result["config"]["neuron"].get("T", 1)))
     report.print(console)
     return 0 if report.verdict == result["spike_driven"]["verdict"] else 1
+
+
+def _refuse_plain(kind: str, why: str) -> None:
+    """The tables of matmuls know BERT, BART and what is made of them."""
+    from spikelm.check_kinds import KINDS
+
+    if kind in KINDS:
+        raise ConfigError(f"backbone.kind={kind}: {KINDS[kind].name} is not broken down by matmul; {why}")
 
 
 def find_result(name: str, root: Path) -> tuple[dict[str, Any], Path]:

@@ -22,7 +22,8 @@ READING = (
 PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task: left out where there are none
 OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed")  # of a stage: left out where not set
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
-SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
+#: of a backbone: left out at these values
+SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None, "own": {}}
 #: of `distill`: left out at these values, as in runs made before they were there
 LATER = {"noise": 0.0, "logits_loss": "kl", "scaled": True}
 FORMAT = 1  # raise when the same config no longer gives the same result

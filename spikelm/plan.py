@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from spikelm.check_kinds import KINDS
 from spikelm.experiment import open_run
 from spikelm.identity import label, prerequisites
 from spikelm.measure.energy import ceiling_mj, encoder_terms, energy_mj
@@ -23,12 +24,12 @@ WIDTH = 120  # of the table of a sweep's plans
 class Plan:
     """The numbers of a dry run; None where only the data can tell."""
 
-    parameters: int
+    parameters: int | None
     steps: int | None
     tokens: int | None
     flops: float | None
-    memory_gb: float
-    energy_ann_mj: float
+    memory_gb: float | None
+    energy_ann_mj: float | None
     energy_ceiling_mj: float | None
 
 
@@ -72,6 +73,10 @@ def planned_steps(config: Config) -> int | None:
 def make_plan(config: Config) -> Plan:
     """Size and work of the config's own run."""
     size, stage = config.backbone, config.stage
+    if size.kind in KINDS:  # its size and work are known when its model is built
+        steps = planned_steps(config)
+        tokens = steps * stage.batch * stage.max_length if steps else None
+        return Plan(None, steps, tokens, None, None, None, None)
     pretraining = config.task.kind == "pretrain"
     labels = len(config.task.labels) if config.task.kind == "classification" else 1
     parameters = parameter_count(size, pretraining, labels)
@@ -106,16 +111,18 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
     each = "" if devices == 1 else f" ({_per_device(stage.batch, devices)} on each of {devices} devices)"
     rows = {
         "run": f"{run.id} ({run.state})",
-        "backbone": f"{config.backbone.name}, {plan.parameters:,} parameters",
+        "backbone": config.backbone.name + (f", {plan.parameters:,} parameters" if plan.parameters else ""),
         "neuron": f"{config.neuron['name']}, T={config.time_steps}",
         "steps": f"{steps}, batch {stage.batch}{each}, up to {stage.max_length} tokens",
         "optimiser": f"AdamW, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, "
         f"decay {stage.weight_decay:g}{_released_schedule(stage)}",
         "tokens": f"{most}{plan.tokens:,}" if plan.tokens else "by the data",
         "training FLOPs (encoder)": f"{most}{plan.flops:.2e}" if plan.flops else "by the data",
-        "training memory, about": f"{plan.memory_gb:.1f} GB{'' if devices == 1 else ' a device'}",
-        "energy of one inference, ANN": f"{plan.energy_ann_mj:.4g} mJ fp32",
     }
+    if plan.memory_gb is not None:
+        rows["training memory, about"] = f"{plan.memory_gb:.1f} GB{'' if devices == 1 else ' a device'}"
+    if plan.energy_ann_mj is not None:
+        rows["energy of one inference, ANN"] = f"{plan.energy_ann_mj:.4g} mJ fp32"
     if plan.energy_ceiling_mj is not None:
         rows["energy, every neuron firing"] = f"{plan.energy_ceiling_mj:.4g} mJ fp32, times the firing rate"
     needed = []
@@ -149,12 +156,12 @@ def show_plans(plans: Sequence[Mapping[str, Any]], console: Console) -> None:
             plan["system"],
             str(plan["time_steps"]),
             plan["task"].removeprefix("glue/"),
-            f"{plan['parameters'] / 1e6:.1f}M",
+            f"{plan['parameters'] / 1e6:.1f}M" if plan["parameters"] else "–",
             f"{plan['steps']:,}" if plan["steps"] else f"{plan['epochs']} epochs",
             f"{plan['tokens']:.2e}" if plan["tokens"] else "–",
             f"{plan['flops']:.1e}" if plan["flops"] else "–",
-            f"{plan['memory_gb']:.1f}",
-            f"{plan['energy_ann_mj']:.4g}",
+            f"{plan['memory_gb']:.1f}" if plan["memory_gb"] else "–",
+            f"{plan['energy_ann_mj']:.4g}" if plan["energy_ann_mj"] else "–",
             "–" if ceiling is None else f"{ceiling:.4g}",
             ", ".join(plan["needs"]) or "–",
         )

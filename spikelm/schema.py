@@ -78,9 +78,10 @@ class BackboneConfig:
     path: str | None = None  # pretrained weights to start from; null: a pretrained run of our own
     init: float = 0.02  # standard deviation of weights and word embeddings
     position_init: float = 0.02  # of position and segment embeddings
-    kind: str = "bert"  # bert | bart | mbart
+    kind: str = "bert"  # bert | bart | mbart | elmo | ptgen | bertsum | gpt2
     pairs: dict[str, str] = field(default_factory=dict)  # of a BERT: its encoder-decoder for tasks sum/ and mt/
     decoder_layers: int | None = None  # of bart and mbart; null: as many as `layers`
+    own: dict[str, Any] = field(default_factory=dict)  # sizes and options that only its kind has (check_kinds.py)
 
 
 @dataclass

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import OmegaConf
 from rich.console import Console
+from tokenizers import Tokenizer
 from torch import nn
 
 from spikelm.check import typed
+from spikelm.check_kinds import KINDS
 from spikelm.data.batches import Batch, RowBatches, StepBatches, evaluation_batches
+from spikelm.data.blocks import BlockBatches
 from spikelm.data.cache import encoded_documents, encoded_rows
 from spikelm.data.corpus import load_documents
 from spikelm.data.encode import Encoded, encode_rows
@@ -53,36 +57,52 @@ class Stage:
 
 def build_stage(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     """The stage of a config; `needed` are the directories of its prerequisites by role."""
+    if config.backbone.kind in KINDS:
+        from spikelm.training.rivals import rival_stage
+
+        return rival_stage(config, needed, console)
     if config.task.kind in ("pretrain", "general"):
         return _unlabelled(config, needed, console)
     if config.task.kind == "seq2seq":
         from spikelm.training.seq2seq_builder import seq2seq_stage
 
         return seq2seq_stage(config, needed, console)
-    return _fine_tuning(config, needed, console)
+    return fine_tuning_stage(config, console, partial(_fine_tuned, config, needed))
 
 
 def _unlabelled(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
-    """Pretraining and general distillation: text without labels, evaluated on what is held out."""
+    """Pretraining and general distillation of a BERT."""
+    pretraining = config.task.kind == "pretrain"
+
+    def module(tokenizer: Tokenizer, total: int) -> StageModule:
+        if pretraining:
+            model = build_pretraining_model(config, tokenizer.get_vocab_size())
+            return PretrainModule(model, config.stage, total, config.seed)
+        folder = needed["teacher"] / "model" if "teacher" in needed else None
+        student, teacher = build_student(config, folder), Teacher(teacher_encoder(config, folder))
+        return GeneralModule(student, teacher, config.stage, total, config.seed)
+
+    return unlabelled_stage(config, console, PretrainingBatches if pretraining else SentenceBatches, module)
+
+
+def unlabelled_stage(
+    config: Config,
+    console: Console,
+    batches: Callable[..., BlockBatches],
+    module: Callable[[Tokenizer, int], StageModule],
+) -> Stage:
+    """Text without labels, evaluated on what is held out; `module` is made for a tokenizer and a number of steps."""
     cache = Path(config.runs_dir) / ".cache"
     text = announced(load_documents(config.source, cache), console)
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
-    stage, pretraining = config.stage, config.task.kind == "pretrain"
-    batches = PretrainingBatches if pretraining else SentenceBatches
+    stage = config.stage
     train, held_out = (
         batches(encoded_documents(text, split, tokenizer, cache), tokenizer, config.seed, size, stage.max_length)
         for split, size in (("train", stage.batch), ("validation", EVALUATION_BATCH))
     )
     total = total_steps(stage, train.steps_per_epoch)
-    if pretraining:
-        model = build_pretraining_model(config, tokenizer.get_vocab_size())
-        module: StageModule = PretrainModule(model, stage, total, config.seed)
-    else:
-        folder = needed["teacher"] / "model" if "teacher" in needed else None
-        student, teacher = build_student(config, folder), Teacher(teacher_encoder(config, folder))
-        module = GeneralModule(student, teacher, stage, total, config.seed)
     return Stage(
-        module=module,
+        module=module(tokenizer, total),
         train=train,
         evaluation=[held_out.fixed(HELD_OUT_ROWS)],
         samples=_sample(train.fixed(config.measure.samples)),
@@ -92,7 +112,8 @@ def _unlabelled(config: Config, needed: Mapping[str, Path], console: Console) ->
     )
 
 
-def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+def fine_tuning_stage(config: Config, console: Console, module: Callable[[int, Encoded, str], GlueModule]) -> Stage:
+    """A task with labels; `module` is made for a number of steps, the training rows and the hash of the content."""
     task, stage = config.task, config.finetune
     text = announced(load_rows(task, config.source), console)
     cache = Path(config.runs_dir) / ".cache"
@@ -108,7 +129,7 @@ def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -
         found = constant_predictor(labels, task.metrics, max(1, len(task.labels)), regression)
         constant |= {f"{name}{suffix}": found[name] for name in task.metrics}
     return Stage(
-        module=_fine_tuned(config, needed, total, encoded["train"], text.content_hash),
+        module=module(total, encoded["train"], text.content_hash),
         train=train,
         evaluation=[evaluation_batches(encoded[split], EVALUATION_BATCH) for split in task.splits],
         samples=_sample([RowBatches(encoded[first], 0, config.measure.samples)[0]]),

@@ -33,6 +33,7 @@ def quiet_libraries() -> None:
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
+    warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 

@@ -1,0 +1,43 @@
+"""The systems beside BERT and BART from config to result: prerequisites, contents, resuming."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from spikelm.compose import load_config
+from spikelm.experiment import open_run, run_experiment
+from spikelm.records import RESULT_FIELDS
+from spikelm.schema import Config
+
+QUIET = Console(quiet=True)
+FEW = ("source.train_rows=32", "source.dev_rows=8", "finetune.batch=16", "pretrain.steps=2", "source.documents=60")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+def config_of(runs: Path, *overrides: str) -> Config:
+    return load_config(["scale=smoke", f"runs_dir={runs}", *FEW, *overrides])
+
+
+def smoke(runs: Path, *overrides: str) -> dict[str, Any]:
+    return run_experiment(config_of(runs, *overrides), QUIET)
+
+
+def test_elmo_pretrains_its_bilm_first_and_resumes(runs: Path) -> None:
+    result = smoke(runs, "system=elmo", "task=glue/rte", "trainer.checkpoint_every=3")
+    assert set(RESULT_FIELDS) <= set(result)
+    assert result["pretrained"] == open_run(config_of(runs, "system=elmo", "task=pretrain")).id
+    assert result["spike_driven"]["verdict"] == "none"
+    assert result["energy_mj"]["fp32"] > 0
+    run = open_run(config_of(runs, "system=elmo", "task=glue/rte"))
+    [last] = run.checkpoints.glob("step-*.ckpt")
+    assert last.stem == "step-3", "of four steps"
+    (run.directory / "result.json").unlink()
+    assert smoke(runs, "system=elmo", "task=glue/rte")["metrics"] == result["metrics"]
