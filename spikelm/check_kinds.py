@@ -35,6 +35,7 @@ KINDS = {
             "task_dropout": (float, 0),
         },
     ),
+    "ptgen": Kind("PTGEN", ("seq2seq",), {"embedding": (int, 1), "coverage": (float, 0), "coverage_from": (float, 0)}),
 }
 TASKS = {"pretrain": "pretrain", "seq2seq": "sum/*", **dict.fromkeys(GLUE, "glue/*")}
 

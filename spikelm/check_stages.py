@@ -22,6 +22,11 @@ def check_stage(name: str, stage: StageConfig, config: Config) -> None:
     for key in ("schedule_stretch", "schedule_speed"):
         if (value := getattr(stage, key)) is not None and not 1 <= value < float("inf"):
             raise ConfigError(f"{name}.{key}={value} is not valid; it is null or at least 1")
+    for key in ("encoder_lr", "encoder_warmup"):
+        if (value := getattr(stage, key)) is not None and not 0 < value < float("inf"):
+            raise ConfigError(f"{name}.{key}={value} is not valid; it is null or a number above 0")
+    if stage.encoder_lr and config.task.kind != "seq2seq":
+        raise ConfigError(f"{name}.encoder_lr is for encoder-decoders, not for task={config.task.name}")
     if stage.batch < devices:
         raise ConfigError(f"{name}.batch={stage.batch} cannot be shared by trainer.devices={devices}")
     if stage.max_length < SHORTEST:

@@ -20,7 +20,10 @@ READING = (
     *("repo", "revision", "folders", "paper"),
 )
 PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task: left out where there are none
-OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed")  # of a stage: left out where not set
+OPTIONS = (  # of a stage: left out where not set
+    *("calibrate", "follow", "schedule_stretch", "schedule_speed"),
+    *("optimizer", "encoder_lr", "encoder_warmup"),
+)
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
 #: of a backbone: left out at these values
 SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None, "own": {}}

@@ -92,7 +92,7 @@ class StageConfig:
     epochs: int | None = None
     batch: int = 32
     lr: float = 2e-5
-    schedule: str = "linear"  # linear | constant
+    schedule: str = "linear"  # linear | constant | inverse_sqrt
     warmup: float = 0.0  # below 1: share of the steps; else: steps
     schedule_stretch: float | None = None  # steps the schedule is made for, over those trained; null: 1
     schedule_speed: int | None = None  # steps of the schedule an update; null: 1
@@ -101,6 +101,9 @@ class StageConfig:
     max_length: int = 128
     calibrate: int | None = None  # batches whose mean sets the spike amplitudes; null: the first, as in the paper
     follow: float | None = None  # share of the steps during which the amplitudes are set anew every tenth step
+    optimizer: str | None = None  # adamw | adagrad; null: adamw
+    encoder_lr: float | None = None  # of an encoder-decoder's encoder; null: lr
+    encoder_warmup: float | None = None  # likewise; null: warmup
     seed: int = 42  # of the pretrained or general run that a fine-tuning needs
 
 

@@ -109,12 +109,13 @@ def load_pair_tokenizer(
     else:
         name = f"bpe-{own}-{text.content_hash[:16]}-{backbone.vocab}"
     return pair_tokenizer(
-        trained_once(cache, name, lambda: train_bpe(_texts(task, source, text), backbone.vocab, task.languages)),
+        trained_once(cache, name, lambda: train_bpe(texts_of(task, source, text), backbone.vocab, task.languages)),
         task.languages,
     )
 
 
-def _texts(task: TaskConfig, source: SourceConfig, text: Text) -> list[str]:
+def texts_of(task: TaskConfig, source: SourceConfig, text: Text) -> list[str]:
+    """Both sides of the training rows that a tokenizer is trained on: of the micro-world all, however few are read."""
     rows = text.splits["train"][:TOKENIZER_ROWS]
     if source.name == "embedded":
         rows = microworld.seq2seq(task.name.rpartition("/")[2], source.seed, {"validation": 0, "test": 0})["train"]

@@ -6,7 +6,7 @@ characters to a word:             sum_w f_w w s (C - w + 1), highways 2 F^2 each
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from spikelm.measure.energy import Term, check_sizes, energy_mj
@@ -57,3 +57,49 @@ def plain_measures(terms: Sequence[Term], parts: Sequence[str]) -> dict[str, Any
         "firing_rate": {"mean": None, "per_site": {}},
         "spike_driven": {"verdict": "none", "spike_driven": False, "real_valued": list(parts), "silent": []},
     }
+
+
+def pointer_terms(
+    embedding: int, hidden: int, source: int, target: int, beams: int = 1, head: int | None = None
+) -> list[Term]:
+    """The matmuls of a pointer-generator; with `head` words of its vocabulary, the LM head as the last term."""
+    check_sizes(embedding=embedding, hidden=hidden, source=source, target=target, beams=beams)
+    both = 2 * hidden  # of the encoder's directions, and of h and c
+    tokens = beams * target
+    terms = [
+        Term("encoder biLSTM", None, source * 2 * lstm_macs(embedding, hidden)),
+        Term("encoder features", None, source * both**2),
+        Term("first state", None, 2 * both * hidden),
+        Term("decoder LSTM", None, tokens * ((embedding + both) * embedding + lstm_macs(embedding, hidden))),
+        Term("attention", None, tokens * (both**2 + 2 * source * both)),
+        Term("switch", None, tokens * (2 * both + embedding)),
+        Term("output", None, tokens * 3 * hidden * hidden),
+    ]
+    return [*terms, Term("lm head", None, tokens * hidden * head)] if head else terms
+
+
+def plain_generation(
+    terms: Callable[[int, int, int], Sequence[Term]],
+    lengths: tuple[int, int],
+    made: Sequence[tuple[int, int]],
+    beams: int,
+    head: float,
+    parts: Sequence[str],
+) -> dict[str, Any]:
+    """`plain_measures` at the task's `lengths`, and in detail what was `made`: (source, target) of each text."""
+    generated = sum(energy_mj(terms(source, target, beams)) for source, target in made) / len(made)
+    sources, targets = zip(*made, strict=True)
+    found = plain_measures(terms(*lengths, 1), parts)
+    found["energy_detail"] = {
+        "lengths": {"source": lengths[0], "target": lengths[1]},
+        "generated": {
+            "fp32": generated,
+            "ann_fp32": generated,
+            "beams": beams,
+            "mean_source": sum(sources) / len(sources),
+            "mean_target": sum(targets) / len(targets),
+            "firing_rate_per_site": {},
+        },
+        "lm_head_fp32": head,
+    }
+    return found

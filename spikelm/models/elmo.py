@@ -107,7 +107,7 @@ class ElmoForSequenceClassification(PreTrainedModel):
 def bilm_config(config: Config, vocab: int, **settings: Any) -> BiLMConfig:
     """The biLM of a backbone: `hidden` is the projection, `intermediate` the cells."""
     size = config.backbone
-    sizes = {
+    sizes: dict[str, Any] = {
         "num_hidden_layers": size.layers,
         "hidden_size": size.hidden,
         "cells": size.intermediate,

@@ -41,3 +41,17 @@ def test_elmo_pretrains_its_bilm_first_and_resumes(runs: Path) -> None:
     assert last.stem == "step-3", "of four steps"
     (run.directory / "result.json").unlink()
     assert smoke(runs, "system=elmo", "task=glue/rte")["metrics"] == result["metrics"]
+
+
+def test_the_pointer_generator_writes_summaries_with_and_without_coverage(runs: Path) -> None:
+    options = ("system=ptgen", "task=sum/xsum", "task.generate.max_length=8", "finetune.epochs=1")
+    plain = smoke(runs, *options)
+    assert set(RESULT_FIELDS) <= set(plain)
+    assert plain["metrics"].keys() >= {"rouge1", "rouge2", "rougeL", "rougeLsum", "rougeL_test", "loss"}
+    assert plain["pretrained"] is None
+    assert plain["energy_detail"]["generated"]["fp32"] > 0
+    covered = smoke(runs, *options, "backbone.own.coverage=1.0", "backbone.own.coverage_from=0.5")
+    configs = [(Path(one["directory"]) / "model" / "config.json").read_text() for one in (plain, covered)]
+    assert '"covering": true' in configs[1]
+    assert '"covering": true' not in configs[0]
+    assert covered["run_id"] != plain["run_id"]
