@@ -19,6 +19,7 @@ class Kind:
     tasks: tuple[str, ...]
     own: dict[str, tuple[type, float]]
     path: bool = False  # whether it can start from given weights
+    pretrained: bool = False  # whether a task with pairs of texts starts from a pretrained run, without such weights
 
 
 KINDS = {
@@ -36,6 +37,19 @@ KINDS = {
         },
     ),
     "ptgen": Kind("PTGEN", ("seq2seq",), {"embedding": (int, 1), "coverage": (float, 0), "coverage_from": (float, 0)}),
+    "bertsum": Kind(
+        "BERTSUMABS",
+        ("seq2seq",),
+        {
+            "decoder_heads": (int, 1),
+            "decoder_intermediate": (int, 1),
+            "decoder_dropout": (float, 0),
+            "label_smoothing": (float, 0),
+            "no_repeat_ngram": (int, 0),
+        },
+        path=True,
+        pretrained=True,
+    ),
 }
 TASKS = {"pretrain": "pretrain", "seq2seq": "sum/*", **dict.fromkeys(GLUE, "glue/*")}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from spikelm.check_kinds import KINDS
 from spikelm.data import microworld
 from spikelm.data.fingerprint import source_identity
 from spikelm.models.weights import weights_identity
@@ -26,7 +27,7 @@ OPTIONS = (  # of a stage: left out where not set
 )
 UNDISTILLED = ("name", "general_T")  # of `distill`: the last is in the general run's identity
 #: of a backbone: left out at these values
-SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None, "own": {}}
+SEQ2SEQ: dict[str, Any] = {"kind": "bert", "decoder_layers": None, "transform_activation": None, "own": {}}
 #: of `distill`: left out at these values, as in runs made before they were there
 LATER = {"noise": 0.0, "logits_loss": "kl", "scaled": True}
 FORMAT = 1  # raise when the same config no longer gives the same result
@@ -43,6 +44,8 @@ def _task(name: str) -> TaskConfig:
 
 def pretraining_of(config: Config) -> Config:
     """The config of the pretrained run that a fine-tuning starts from: same system, source and scale."""
+    if config.backbone.kind == "bertsum":  # what it is pretrained as has no decoder
+        config = replace(config, backbone=replace(config.backbone, kind="bert", decoder_layers=None, own={}), system="")
     return replace(config, task=_task("pretrain"), seed=config.pretrain.seed, select="last", force=False)
 
 
@@ -78,12 +81,19 @@ def prerequisites(config: Config) -> dict[str, Config]:
     if distills(config) and config.distill.start == "general":
         needed["pretrained"] = general_of(config)
     elif (
-        not config.backbone.path and kind != "seq2seq" and not (distills(config) and config.distill.start == "teacher")
+        not config.backbone.path
+        and (kind != "seq2seq" or _starts_pretrained(config))
+        and not (distills(config) and config.distill.start == "teacher")
     ):
         needed["pretrained"] = pretraining_of(config)
     if distills(config) and config.distill.from_teacher:
         needed["teacher"] = teacher_of(config)
     return needed
+
+
+def _starts_pretrained(config: Config) -> bool:
+    kind = KINDS.get(config.backbone.kind)
+    return kind is not None and kind.pretrained
 
 
 def identity(config: Config) -> dict[str, Any]:
@@ -106,7 +116,8 @@ def identity(config: Config) -> dict[str, Any]:
     needed = {role: run_id(identity(needed)) for role, needed in prerequisites(config).items()}
     if config.backbone.path:
         found["weights"] = weights_identity(config.backbone.path, Path(config.runs_dir) / ".cache")
-        found["backbone"] = {name: getattr(config.backbone, name) for name in ("dropout", "attention_dropout")}
+        if config.backbone.kind not in KINDS:  # else more than what the weights bring
+            found["backbone"] = {name: getattr(config.backbone, name) for name in ("dropout", "attention_dropout")}
     if kind == "general":
         return {**found, **needed, "stage": _stage(config.general)}
     if distills(config):

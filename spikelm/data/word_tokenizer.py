@@ -63,4 +63,4 @@ def load_word_tokenizer(
 
 def known_words(tokenizer: PairTokenizer) -> int:
     """How many words the model itself can write."""
-    return int(tokenizer.tokenizer.token_to_id(REST))
+    return tokenizer.tokenizer.get_vocab()[REST]

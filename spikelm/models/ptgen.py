@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -93,7 +93,7 @@ class PointerEncoder(nn.Module):
         lengths = attention_mask.sum(1).cpu()
         packed = nn.utils.rnn.pack_padded_sequence(words, lengths, batch_first=True, enforce_sorted=False)
         out, (h, c) = self.lstm(packed)
-        states, _ = nn.utils.rnn.pad_packed_sequence(out, batch_first=True, total_length=input_ids.shape[1])
+        states = nn.utils.rnn.pad_packed_sequence(out, batch_first=True, total_length=input_ids.shape[1])[0]
         first = [reduce(torch.cat([*x], dim=-1)).relu() for reduce, x in ((self.reduce_h, h), (self.reduce_c, c))]
         rare = input_ids[input_ids >= self.vocab].unique()
         columns = torch.where(input_ids < self.vocab, input_ids, self.vocab + places(rare, input_ids))
@@ -113,7 +113,7 @@ class PointerGenerator(PreTrainedModel, GenerationMixin):
     config: PointerConfig
     base_model_prefix = "ptgen"
     main_input_name = "input_ids"
-    _tied_weights_keys = {"encoder.embedding.weight": "embedding.weight"}
+    _tied_weights_keys: ClassVar[dict[str, str]] = {"encoder.embedding.weight": "embedding.weight"}
 
     def __init__(self, config: PointerConfig) -> None:
         super().__init__(config)
@@ -196,7 +196,7 @@ class PointerGenerator(PreTrainedModel, GenerationMixin):
     @torch.no_grad()
     def generate(self, input_ids: Tensor, **options: Any) -> Tensor:  # type: ignore[override]
         """transformers' generate() over the extended vocabulary, with rare words by their ids."""
-        made = super().generate(input_ids=input_ids, **options)  # type: ignore[misc]
+        made: Any = super().generate(input_ids=input_ids, **options)  # type: ignore[misc]
         vocab = self.config.vocab_size
         rare = input_ids[input_ids >= vocab].unique()
         if not len(rare):

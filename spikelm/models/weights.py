@@ -65,13 +65,15 @@ def read_sizes(path: str, kind: str = "bert") -> dict[str, Any]:
     file = weights_folder(path) / "config.json"
     try:
         found = json.loads(file.read_text())
-        names = SIZES if kind == "bert" else SEQ2SEQ_SIZES
+        names = SIZES if kind in ("bert", "bertsum") else SEQ2SEQ_SIZES
         sizes = {ours: int(found[theirs]) for ours, theirs in names.items()}
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{file} is not the config of a {kind.upper()} checkpoint: {error!r}") from error
-    if found.get("model_type") != kind:
+    expected = "bert" if kind == "bertsum" else kind
+    if found.get("model_type") != expected:
         raise ConfigError(
-            f"{file}: model_type is {found.get('model_type')!r}, expected {kind!r}", "set backbone.kind to the model's"
+            f"{file}: model_type is {found.get('model_type')!r}, expected {expected!r}",
+            "set backbone.kind to the model's",
         )
     return sizes
 

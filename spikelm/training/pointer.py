@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from spikelm.data.batches import Batch
@@ -76,7 +76,7 @@ def build_pointer(config: Config, tokenizer: PairTokenizer) -> PointerGenerator:
         embedding_size=size.own["embedding"],
         hidden_size=size.hidden,
         initializer_range=size.init,
-        unk_token_id=int(tokenizer.tokenizer.token_to_id("<unk>")),
+        unk_token_id=tokenizer.tokenizer.get_vocab()["<unk>"],
         pad_token_id=tokenizer.pad,
         bos_token_id=tokenizer.bos,
         eos_token_id=tokenizer.eos,
@@ -86,11 +86,11 @@ def build_pointer(config: Config, tokenizer: PairTokenizer) -> PointerGenerator:
 
 
 def measure_pointer(
-    model: nn.Module, samples: list[Batch], config: Config, generator: Generator, vocab: int
+    model: Any, samples: list[Batch], config: Config, generator: Generator, vocab: int
 ) -> dict[str, Any]:
     """Energy at the task's lengths and of what was generated; the vocabulary's matmul apart, as for BART."""
     size, task = config.backbone, config.task
-    known = model.config.vocab_size  # type: ignore[union-attr]
+    known = model.config.vocab_size
 
     def terms(source: int, target: int, beams: int = 1) -> Any:
         return pointer_terms(size.own["embedding"], size.hidden, source, target, beams)

@@ -44,8 +44,12 @@ def pairs_stage(
     load: Callable[..., PairTokenizer],
     module: Callable[[int, Generator, PairTokenizer], Seq2SeqModule],
     measure: Callable[[nn.Module, list[Batch], Config, Generator, int], dict[str, Any]],
+    options: Mapping[str, Any] | None = None,
 ) -> Stage:
-    """A task with pairs of texts; `load` gives its tokenizer, `module` is made for steps, generator and tokenizer."""
+    """A task with pairs of texts; `load` gives its tokenizer, `module` is made for steps, generator and tokenizer.
+
+    `options` of generate() are added to the task's.
+    """
     task, stage = config.task, config.finetune
     text = announced(load_pairs(task, config.source), console)
     cache = Path(config.runs_dir) / ".cache"
@@ -54,6 +58,7 @@ def pairs_stage(
     train = PairBatches(encoded["train"], tokenizer, config.seed, stage.batch)
     total = total_steps(stage, train.steps_per_epoch)
     generator = _generator(config, text, tokenizer, console)
+    generator.options = {**generator.options, **(options or {})}
     first = next(iter(task.splits))
     samples = evaluation_pairs(encoded[first], tokenizer, config.measure.samples)[:1]
     return Stage(
