@@ -50,6 +50,13 @@ KINDS = {
         path=True,
         pretrained=True,
     ),
+    "gpt2": Kind(
+        "GPT-2",
+        ("pretrain", "seq2seq"),
+        {"top_k": (int, 1), "new_tokens": (int, 1), "sentences": (int, 1)},
+        path=True,
+        pretrained=True,
+    ),
 }
 TASKS = {"pretrain": "pretrain", "seq2seq": "sum/*", **dict.fromkeys(GLUE, "glue/*")}
 
@@ -78,6 +85,24 @@ def check_kind(config: Config) -> None:
         raise ConfigError(f"backbone.path={size.path} is not valid; {kind.name} is trained on the project's own text")
     for key, value in size.own.items():
         _check_own(key, value, kind)
+    if size.kind == "gpt2" and config.task.kind == "seq2seq":
+        _check_prompt(config)
+
+
+def _check_prompt(config: Config) -> None:
+    """A prompt and its answer fit, and nothing is trained between them."""
+    if config.finetune.steps != 0:
+        raise ConfigError(
+            f"finetune.steps={config.finetune.steps} is not valid; GPT-2 writes summaries without training",
+            "finetune.steps=0 finetune.epochs=null",
+        )
+    room = config.backbone.positions - config.backbone.own["new_tokens"]
+    if config.task.source_length > room:
+        raise ConfigError(
+            f"task.source_length={config.task.source_length} leaves no room for backbone.own.new_tokens="
+            f"{config.backbone.own['new_tokens']} in backbone.positions={config.backbone.positions}",
+            f"task.source_length={room}",
+        )
 
 
 def _check_own(key: str, value: Any, kind: Kind) -> None:

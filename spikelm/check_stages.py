@@ -13,7 +13,8 @@ def check_stage(name: str, stage: StageConfig, config: Config) -> None:
     positions, devices = config.backbone.positions, config.trainer.devices
     if (stage.steps is None) == (stage.epochs is None):
         raise ConfigError(f"{name} needs either {name}.steps or {name}.epochs, not both and not neither")
-    if (stage.steps or stage.epochs or 0) < 1:
+    untrained = config.backbone.kind == "gpt2" and name in ("finetune", "teacher") and stage.steps == 0
+    if (stage.steps or stage.epochs or 0) < 1 and not untrained:
         raise ConfigError(f"{name}.steps and {name}.epochs are whole numbers of at least 1")
     if stage.calibrate is not None and stage.calibrate < 1:
         raise ConfigError(f"{name}.calibrate={stage.calibrate} is not valid; it is a number of batches, at least 1")

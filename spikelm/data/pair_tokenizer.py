@@ -100,7 +100,7 @@ def load_pair_tokenizer(
 ) -> PairTokenizer:
     """The backbone's own, a tokenizer.json of the user's, or one trained on both sides of the task's training rows."""
     if backbone.path:
-        return pair_tokenizer(_of_weights(backbone.path), task.languages)
+        return pair_tokenizer(tokenizer_of_weights(backbone.path), task.languages)
     if source.tokenizer:
         return pair_tokenizer(Tokenizer.from_file(str(tokenizer_file(source.tokenizer))), task.languages)
     own = task.name.rpartition("/")[2]
@@ -122,7 +122,7 @@ def texts_of(task: TaskConfig, source: SourceConfig, text: Text) -> list[str]:
     return [row[column] for row in rows for column in task.columns]
 
 
-def _of_weights(path: str) -> Tokenizer:
+def tokenizer_of_weights(path: str) -> Tokenizer:
     """The tokenizer that the weights were trained with: of a folder or package, or the hub's by name."""
     if path.startswith(PACKAGE) or Path(path).expanduser().is_dir():
         path = str(weights_folder(path))

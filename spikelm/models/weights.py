@@ -29,6 +29,15 @@ SEQ2SEQ_SIZES = {
     "vocab": "vocab_size",
 }
 
+GPT2_SIZES = {
+    "layers": "n_layer",
+    "hidden": "n_embd",
+    "heads": "n_head",
+    "intermediate": "n_inner",
+    "positions": "n_positions",
+    "vocab": "vocab_size",
+}
+
 
 def weights_folder(path: str) -> Path:
     """Where the weights are, fetched from the hub (or its cache) when `path` is a name there."""
@@ -65,7 +74,9 @@ def read_sizes(path: str, kind: str = "bert") -> dict[str, Any]:
     file = weights_folder(path) / "config.json"
     try:
         found = json.loads(file.read_text())
-        names = SIZES if kind in ("bert", "bertsum") else SEQ2SEQ_SIZES
+        names = SIZES if kind in ("bert", "bertsum") else GPT2_SIZES if kind == "gpt2" else SEQ2SEQ_SIZES
+        if kind == "gpt2":
+            found["n_inner"] = found.get("n_inner") or 4 * found["n_embd"]
         sizes = {ours: int(found[theirs]) for ours, theirs in names.items()}
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{file} is not the config of a {kind.upper()} checkpoint: {error!r}") from error

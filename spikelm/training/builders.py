@@ -90,11 +90,13 @@ def unlabelled_stage(
     console: Console,
     batches: Callable[..., BlockBatches],
     module: Callable[[Tokenizer, int], StageModule],
+    tokenizer: Tokenizer | None = None,
+    prepare: Callable[[Text], Text] = lambda text: text,
 ) -> Stage:
     """Text without labels, evaluated on what is held out; `module` is made for a tokenizer and a number of steps."""
     cache = Path(config.runs_dir) / ".cache"
-    text = announced(load_documents(config.source, cache), console)
-    tokenizer = load_tokenizer(config.source, config.backbone, cache)
+    text = prepare(announced(load_documents(config.source, cache), console))
+    tokenizer = tokenizer or load_tokenizer(config.source, config.backbone, cache)
     stage = config.stage
     train, held_out = (
         batches(encoded_documents(text, split, tokenizer, cache), tokenizer, config.seed, size, stage.max_length)

@@ -13,7 +13,7 @@ from spikelm.training.builders import Stage
 
 Builder = Callable[[Config, Mapping[str, Path], Console], Stage]
 #: kind of backbone -> the module of its stages, each with `pretraining`, `fine_tuning` or `pairs`
-MODULES = {"elmo": "bilm", "ptgen": "pointer", "bertsum": "bertsum"}
+MODULES = {"elmo": "bilm", "ptgen": "pointer", "bertsum": "bertsum", "gpt2": "zero_shot"}
 
 
 def rival_stage(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:

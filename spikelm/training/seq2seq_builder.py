@@ -59,10 +59,12 @@ def pairs_stage(
     total = total_steps(stage, train.steps_per_epoch)
     generator = _generator(config, text, tokenizer, console)
     generator.options = {**generator.options, **(options or {})}
+    made = module(total, generator, tokenizer)
+    generator = made.generator  # the module's own, where it has another
     first = next(iter(task.splits))
     samples = evaluation_pairs(encoded[first], tokenizer, config.measure.samples)[:1]
     return Stage(
-        module=module(total, generator, tokenizer),
+        module=made,
         train=train,
         evaluation=[evaluation_pairs(encoded[split], tokenizer, EVALUATION_BATCH) for split in task.splits],
         samples=[{name: batch[name] for name in INPUTS} for batch in samples],
