@@ -80,7 +80,8 @@ class TextBatches(BlockBatches):
 
     def draw(self, rng: np.random.Generator, count: int | None, among: np.ndarray | None = None) -> np.ndarray:
         members = np.arange(len(self.documents)) if among is None else among
-        last, rows = len(self.documents.ids), []
+        last = len(self.documents.ids)
+        rows: list[tuple[int, int]] = []
         while count is None or len(rows) < count:
             for index in rng.permutation(len(members)):
                 bounds = self.documents.bounds(int(members[index]))

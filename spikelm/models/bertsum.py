@@ -66,7 +66,10 @@ def decoder_config(config: Config, vocab: int) -> BertConfig:
 def build_bertsum(config: Config, pretrained: Path, vocab: int, cls: int, tokens: SpecialTokens) -> BertSumAbs:
     """A pretrained BERT with a new decoder; `vocab` may hold a few pieces that BERT did not know."""
     size = config.backbone
-    dropout = {"hidden_dropout_prob": size.dropout, "attention_probs_dropout_prob": size.attention_dropout}
+    dropout: dict[str, Any] = {
+        "hidden_dropout_prob": size.dropout,
+        "attention_probs_dropout_prob": size.attention_dropout,
+    }
     try:
         encoder: Any = SentenceBert.from_pretrained(pretrained, add_pooling_layer=False, **dropout)
     except (OSError, ValueError) as error:

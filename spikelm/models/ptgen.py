@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -113,7 +113,7 @@ class PointerGenerator(PreTrainedModel, GenerationMixin):
     config: PointerConfig
     base_model_prefix = "ptgen"
     main_input_name = "input_ids"
-    _tied_weights_keys: ClassVar[dict[str, str]] = {"encoder.embedding.weight": "embedding.weight"}
+    _tied_weights_keys = {"encoder.embedding.weight": "embedding.weight"}  # noqa: RUF012 (as transformers has it)
 
     def __init__(self, config: PointerConfig) -> None:
         super().__init__(config)

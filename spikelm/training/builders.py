@@ -92,6 +92,7 @@ def unlabelled_stage(
     module: Callable[[Tokenizer, int], StageModule],
     tokenizer: Tokenizer | None = None,
     prepare: Callable[[Text], Text] = lambda text: text,
+    held_out_rows: int = HELD_OUT_ROWS,
 ) -> Stage:
     """Text without labels, evaluated on what is held out; `module` is made for a tokenizer and a number of steps."""
     cache = Path(config.runs_dir) / ".cache"
@@ -106,7 +107,7 @@ def unlabelled_stage(
     return Stage(
         module=module(tokenizer, total),
         train=train,
-        evaluation=[held_out.fixed(HELD_OUT_ROWS)],
+        evaluation=[held_out.fixed(held_out_rows)],
         samples=_sample(train.fixed(config.measure.samples)),
         evaluate_every=max(1, total // EVALUATIONS),
         source=text.record(config.source),

@@ -32,6 +32,7 @@ from spikelm.training.ranks import summed
 from spikelm.training.seq2seq import Seq2SeqModule
 from spikelm.training.seq2seq_builder import pairs_stage
 
+HELD_OUT_WINDOWS = 64  # each many sentences long
 PARTS = ("transformer", "lm_head")
 
 
@@ -112,7 +113,9 @@ def pretraining(config: Config, needed: Mapping[str, Path], console: Console) ->
         model = build_gpt2(config, tokenizer.get_vocab_size(), tokenizer.get_vocab()[end])
         return CausalModule(model, config.pretrain, total, config.seed)
 
-    stage = unlabelled_stage(config, console, TextBatches, module, tokenizer, partial(marked, end=end))
+    stage = unlabelled_stage(
+        config, console, TextBatches, module, tokenizer, partial(marked, end=end), HELD_OUT_WINDOWS
+    )
     terms = causal_terms(size.layers, size.hidden, size.intermediate, config.measure.length)
     stage.measure = lambda model, samples: plain_measures(terms, PARTS)
     return stage
