@@ -10,19 +10,22 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from spikelm.check_backbone import OWN_KINDS, check_backbone
+from spikelm.check_backbone import check_backbone
 from spikelm.check_pairs import check_pairs
 from spikelm.check_stages import check_altered, check_distill, check_stage
 from spikelm.errors import ConfigError
+from spikelm.kinds import KINDS
 from spikelm.resolvers import register_resolvers
 from spikelm.schema import Config, SourceConfig
 from spikelm.siblings import take_sibling
 
+STAGES = ("pretrain", "general", "finetune")
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "task.kind": ("classification", "regression", "seq2seq", "pretrain", "general"),
     "select": ("last", "best_dev", "released"),
     "tracker.mode": ("online", "offline", "disabled"),
-    **dict.fromkeys(("pretrain.schedule", "finetune.schedule", "general.schedule"), ("linear", "constant", "cosine")),
+    **dict.fromkeys((f"{stage}.schedule" for stage in STAGES), ("linear", "constant", "cosine", "inverse_sqrt")),
+    **dict.fromkeys((f"{stage}.optimizer" for stage in STAGES), (None, "adamw", "adagrad")),
     "distill.start": ("pretrained", "general", "teacher", "previous"),
     "distill.teacher": ("ann", "previous"),
     "distill.head": ("new", "teacher"),
@@ -37,7 +40,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "backbone.activation": ("gelu", "relu"),
     "backbone.transform_activation": (None, "gelu", "relu"),
     "recipe": ("", "paper", "as_released"),
-    "backbone.kind": ("bert", "bart", "mbart", *OWN_KINDS),
+    "backbone.kind": tuple(KINDS),
 }
 AT_LEAST_ONE = (
     *("T", "backbone.layers", "backbone.hidden", "backbone.heads", "backbone.intermediate", "backbone.vocab"),
@@ -123,9 +126,12 @@ def _fill_sizes(backbone: Any) -> None:
 
     A pinned name on the hub whose sizes are all stated is looked at when it is loaded: a plan needs no network.
     """
-    from spikelm.models.weights import SEQ2SEQ_SIZES, SIZES, pinned, read_sizes, refuse_other_size
+    from spikelm.models.weights import pinned, read_sizes, refuse_other_size, size_names
 
-    names = SIZES if backbone.kind == "bert" else SEQ2SEQ_SIZES
+    kind = KINDS.get(backbone.kind)
+    if kind is None or not kind.weights:  # refused by check()
+        return
+    names = size_names(backbone.kind)
     if pinned(backbone.path) and not any(OmegaConf.is_missing(backbone, key) for key in names):
         return
     for key, value in read_sizes(backbone.path, backbone.kind).items():

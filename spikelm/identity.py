@@ -8,9 +8,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from spikelm.check_backbone import OWN_KINDS
 from spikelm.data import microworld
 from spikelm.data.fingerprint import source_identity
+from spikelm.kinds import kind_of
 from spikelm.models.weights import weights_identity
 from spikelm.records import run_id
 from spikelm.schema import BackboneConfig, Config, StageConfig, TaskConfig, VariantConfig, config_dir
@@ -31,11 +31,14 @@ READING = (
 )
 PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task: left out where there are none
 #: of a stage: left out where not set
-OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed", "task_rows", "adam", "floor")
+OPTIONS = (
+    *("calibrate", "follow", "schedule_stretch", "schedule_speed", "task_rows"),
+    *("adam", "floor", "optimizer", "encoder_lr", "encoder_warmup"),
+)
 UNDISTILLED = ("name", "general_T", "pretrain")  # of `distill`: the others are in the identity of runs it needs
 NOT_SIZE = ("name", "path", "pairs", "keep_layers")  # of a backbone
 UNLABELLED = ("pretrain", "general")  # kinds of task
-#: of a backbone, where not set
+#: of a backbone: left out at these values
 SEQ2SEQ: dict[str, Any] = {"kind": "bert", "decoder_layers": None, "transform_activation": None, "options": {}}
 #: of `distill`: left out at these values, as in runs made before they were there
 LATER = {
@@ -59,6 +62,10 @@ def _task(name: str) -> TaskConfig:
 
 def pretraining_of(config: Config) -> Config:
     """The config of the pretrained run that a fine-tuning starts from: same system, source and scale."""
+    starts = kind_of(config.backbone).starts
+    if starts and starts != config.backbone.kind:  # what BERTSUMABS is pretrained as has no decoder
+        plain = replace(config.backbone, kind=starts, decoder_layers=None, options={})
+        config = replace(config, backbone=plain, system="")
     return replace(config, task=_task("pretrain"), seed=config.pretrain.seed, select="last", force=False)
 
 
@@ -76,7 +83,7 @@ def teacher_of(config: Config) -> Config:
     stage = StageConfig(**asdict(config.teacher))
     altered: dict[str, Any] = {"weights": dict(UNQUANTIZED), "variant": VariantConfig()}
     plain = replace(config, neuron=dict(PLAIN), **altered, system="", finetune=stage, select="last", force=False)
-    if config.backbone.kind in OWN_KINDS:  # all of them are taught by the BERT of their size
+    if kind_of(config.backbone).neuron == "spiking":  # without a plain form: taught by the BERT of its size
         plain.backbone = replace(config.backbone, kind="bert", options={})
     return pretraining_of(plain) if config.task.kind in UNLABELLED else replace(plain, seed=stage.seed)
 
@@ -109,7 +116,9 @@ def prerequisites(config: Config) -> dict[str, Config]:
     elif distills(config) and config.distill.start == "previous":
         needed["pretrained"] = previous_of(config)
     elif (
-        not config.backbone.path and kind != "seq2seq" and not (distills(config) and config.distill.start == "teacher")
+        not config.backbone.path
+        and (kind != "seq2seq" or kind_of(config.backbone).starts)
+        and not (distills(config) and config.distill.start == "teacher")
     ):
         needed["pretrained"] = pretraining_of(config)
     if distills(config) and config.distill.from_teacher:
@@ -142,8 +151,8 @@ def identity(config: Config) -> dict[str, Any]:
     if config.backbone.path:
         found["weights"] = weights_identity(config.backbone.path, Path(config.runs_dir) / ".cache")
         found["backbone"] = {name: getattr(config.backbone, name) for name in ("dropout", "attention_dropout")}
-    if config.backbone.kind in OWN_KINDS:
-        found["backbone"] = {**size_of(config.backbone), **found.get("backbone", {})}
+    if kind_of(config.backbone).options:  # more than what a pretrained run or the weights bring
+        found["backbone"] = size_of(config.backbone)
     if kind == "general":
         if config.distill.reduction != "mean":
             found["reduction"] = config.distill.reduction
@@ -200,7 +209,7 @@ def _without_unset(found: dict[str, Any], later: tuple[str, ...]) -> dict[str, A
 def label(config: Config) -> str:
     """The readable part of a run's directory: neuron, T, k, backbone, scale, source, seed."""
     parts = [str(config.neuron["name"])]
-    if config.backbone.kind in OWN_KINDS:
+    if kind_of(config.backbone).neuron == "spiking":
         parts.insert(0, config.backbone.kind)
     if config.spiking:
         parts.append(f"T{config.time_steps}")

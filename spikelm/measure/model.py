@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -13,8 +12,8 @@ from torch import Tensor, nn
 from spikelm.measure.audit import AuditReport, audit
 from spikelm.measure.energy import Term, energy_mj, mean_rate, spiking_energy_mj
 from spikelm.measure.firing import FiringMeter
-from spikelm.measure.own_terms import plain_terms, spiking_terms
 from spikelm.schema import Config
+from spikelm.workload import measured_terms
 
 AUDIT_ROWS = 8
 DECODED = {"rows": 2, "tokens": 8}  # of the audit while generating
@@ -50,8 +49,7 @@ def audit_decoding(model: nn.Module, batch: Mapping[str, Tensor], T: int, option
 
 def measure_model(model: nn.Module, samples: Sequence[Mapping[str, Tensor]], config: Config) -> dict[str, Any]:
     """energy_mj, energy_ann_mj, firing_rate and spike_driven of a result."""
-    size, length = replace(config.backbone, layers=config.depth), config.measure.length
-    terms, plain = spiking_terms(size, length), plain_terms(size, length)
+    terms, plain = measured_terms(config, spiking=True), measured_terms(config)
     low_bit = config.converted and not config.fires
     return measure_terms(model, samples, terms, config.time_steps, config.fires, low_bit=low_bit, plain=plain)
 

@@ -1,4 +1,4 @@
-"""Matmuls of a backbone by its kind, in pure Python like `energy`.
+"""Matmuls of the spiking kinds that are not those of a BERT, in pure Python like `energy`.
 
 Spikformer: its residual adds up spikes, x = s_0 + s_1 + ..., so W x is W s_0 + W s_1 + ...: one term of additions for
 each neuron that has added to x. Nothing is multiplied, and the additions may be more than the plain model's MACs.
@@ -7,8 +7,7 @@ RWKV (SpikeGPT): every linear reads real values; its spikes go from block to blo
 
 from __future__ import annotations
 
-from spikelm.measure.energy import Term, check_sizes, encoder_terms
-from spikelm.schema import BackboneConfig
+from spikelm.measure.energy import Term, check_sizes
 
 WORDS = "embeddings.words"  # the site of the words' spikes
 
@@ -40,16 +39,3 @@ def rwkv_terms(layers: int, hidden: int, intermediate: int, length: int) -> list
     time = [(f"time {name}", square) for name in ("receptance", "key", "value", "output")]
     channel = [("channel receptance", square), ("channel key", wide), ("channel value", wide)]
     return [Term(name, None, macs, layer) for layer in range(layers) for name, macs in (*time, *channel)]
-
-
-def plain_terms(size: BackboneConfig, length: int) -> list[Term]:
-    """The matmuls of the plain model of a backbone's sizes: a BERT, or an RWKV without spikes."""
-    sizes = (size.layers, size.hidden, size.intermediate, length)
-    return rwkv_terms(*sizes) if size.kind == "rwkv" else encoder_terms(*sizes)
-
-
-def spiking_terms(size: BackboneConfig, length: int) -> list[Term]:
-    """The matmuls of the spiking model, each with the site that feeds it."""
-    if size.kind == "spikformer":
-        return spikformer_terms(size.layers, size.hidden, size.intermediate, length)
-    return plain_terms(size, length)

@@ -9,15 +9,25 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import BertConfig
+from transformers import BertConfig, BertForPreTraining
 
-from spikelm.errors import CheckpointError
+from spikelm.errors import CheckpointError, ConfigError
 from spikelm.identity import SAID
+from spikelm.kinds import Kind, kind_of, named
 from spikelm.models.heads import apply_transform_act
-from spikelm.models.kinds import classes_of
 from spikelm.models.weights import backbone_folder
 from spikelm.schema import BackboneConfig, Config
 from spikelm.spiking import spikify, spiking_class
+
+
+def encoder_kind(backbone: BackboneConfig) -> Kind:
+    """The kind of a backbone that has BERT's sizes: an encoder, and no encoder-decoder."""
+    kind = kind_of(backbone)
+    if not kind.config:
+        raise ConfigError(
+            f"this task needs a BERT; backbone={backbone.name} is a {backbone.kind}", "backbone=bert_mini"
+        )
+    return kind
 
 
 def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> BertConfig:
@@ -36,7 +46,7 @@ def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> Be
         "pad_token_id": 0,
         "num_labels": num_labels,
     }
-    found: BertConfig = classes_of(backbone).config(**{**sizes, **backbone.options})
+    found: BertConfig = named(encoder_kind(backbone).config)(**{**sizes, **backbone.options})
     return found
 
 
@@ -51,10 +61,8 @@ def weights_spec(config: Config) -> dict[str, Any]:
 
 
 def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
-    """A randomly initialised BERT (or a kind of its sizes) with MLM and NSP heads; an RWKV with its own."""
-    model = classes_of(config.backbone).pretraining(bert_config(config.backbone, vocab))
-    if config.backbone.kind == "rwkv":
-        return spiking_if_asked(model, config)
+    """A randomly initialised BERT, or a kind of its sizes, with MLM and NSP heads."""
+    model = named(encoder_kind(config.backbone).pretraining)(bert_config(config.backbone, vocab))
     with torch.no_grad():
         embeddings = model.bert.embeddings
         for table in (embeddings.position_embeddings, embeddings.token_type_embeddings):
@@ -79,7 +87,7 @@ def build_classifier(config: Config, pretrained: Path | None) -> nn.Module:
     weights are taken, and a spiking model sets its amplitudes on the first batch.
     """
     folder = pretrained or backbone_folder(config.backbone)
-    cls = classes_of(config.backbone).classifier
+    cls = named(encoder_kind(config.backbone).classifier)
     settings = {"num_labels": num_labels(config), "num_hidden_layers": config.depth}
     if config.converted and pretrained is not None and time_steps_of(pretrained) == config.time_steps:
         return load(spiking_class(cls), folder, config, **settings)

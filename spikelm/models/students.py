@@ -12,8 +12,8 @@ from torch import nn
 from transformers import BertForSequenceClassification, BertModel
 
 from spikelm.errors import CheckpointError
-from spikelm.models.bert import bert_config, load, num_labels, spiking_if_asked
-from spikelm.models.kinds import classes_of
+from spikelm.kinds import named
+from spikelm.models.bert import bert_config, encoder_kind, load, num_labels, spiking_if_asked
 from spikelm.models.weights import backbone_folder
 from spikelm.neurons import Neuron
 from spikelm.schema import Config
@@ -30,9 +30,10 @@ def teacher_encoder(config: Config, folder: Path | None) -> Any:
 
 def build_student(config: Config, folder: Path | None, vocab: int) -> nn.Module:
     """The teacher's encoder with neurons, or a random one of another kind. No dropout: what is imitated has none."""
-    if config.backbone.kind == "bert":
-        return spiking_if_asked(teacher_encoder(config, folder), config)
-    return spiking_if_asked(classes_of(config.backbone).encoder(bert_config(config.backbone, vocab)), config)
+    kind = encoder_kind(config.backbone)
+    if kind.neuron == "spiking":
+        return spiking_if_asked(named(kind.encoder)(bert_config(config.backbone, vocab)), config)
+    return spiking_if_asked(teacher_encoder(config, folder), config)
 
 
 def load_teacher(config: Config, folder: Path) -> Any:

@@ -29,7 +29,7 @@ def load_pretrained(folder: str | Path, **kwargs: Any) -> nn.Module:
     """The model saved in `folder`, spiking or not, as the class it was saved from."""
     import transformers
 
-    from spikelm.models.kinds import own_class
+    from spikelm.kinds import own_class
 
     path = Path(folder) / "config.json"
     try:

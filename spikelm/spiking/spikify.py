@@ -135,7 +135,9 @@ def _attach_neurons(model: Any, spec: Mapping[str, Any], variant: Mapping[str, A
     for stack in stacks_of(model):
         for index, block in enumerate(base.get_submodule(stack.prefix)):
             for site in sites_of(stack, variant):
-                _attach_neuron(block, site, _scaled(spec, site, model.config), f"{stack.prefix}.{index}.{site.name}", cross)
+                _attach_neuron(
+                    block, site, _scaled(spec, site, model.config), f"{stack.prefix}.{index}.{site.name}", cross
+                )
         fold(base, stack, T, aligned=cross == "step")
         if stack.cached:
             base.get_submodule(stack.path).register_forward_pre_hook(_give_cache, with_kwargs=True)

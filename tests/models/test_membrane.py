@@ -148,7 +148,7 @@ def test_wrong_options_are_refused() -> None:
         load_config([*system, "+backbone.options.nrm=ln"])
     with pytest.raises(ConfigError, match="has no plain form"):
         load_config([*system, "neuron=ann"])
-    with pytest.raises(ConfigError, match="spikingformer has no general_distill"):
+    with pytest.raises(ConfigError, match="task=general_distill is not valid for SpikingFormer"):
         load_config([system[0], "task=general_distill"])
     with pytest.raises(ConfigError, match=r"options\.norm is not known to backbone\.kind=bert"):
         load_config(["+backbone.options.norm=ln"])

@@ -22,11 +22,11 @@ from spikelm.measure.own_terms import rwkv_terms
 from spikelm.models.bert import parameter_count
 from spikelm.models.rwkv import RwkvConfig, RwkvForCausalLM
 from spikelm.models.wkv import empty_state, wkv, wkv_step
-from spikelm.plan import parameter_count as planned
 from spikelm.schema import BackboneConfig, StageConfig
 from spikelm.spiking import load_pretrained, neurons, spikify
 from spikelm.training.causal import CausalModule
 from spikelm.training.optimization import learning_rate, optimizer_and_schedule
+from spikelm.workload import parameter_count as planned
 
 torch.set_num_threads(1)
 NEURON = {"_target_": "spikelm.neurons.lif_token.LIFToken"}
@@ -207,7 +207,7 @@ def test_its_recipe_and_what_it_cannot_do() -> None:
     optimizer, _ = optimizer_and_schedule(torch.nn.Linear(2, 2), stage, 10)
     assert (optimizer.defaults["betas"], optimizer.defaults["eps"]) == ((0.9, 0.99), 4e-9)
     for more, says in (
-        (["task=glue/sst2"], "rwkv has no glue/sst2"),
+        (["task=glue/sst2"], "task=glue/sst2 is not valid for SpikeGPT"),
         (["T=4"], "T=4"),
         (["pretrain.adam=[0.9,2,1e-8]"], r"pretrain\.adam"),
         (["pretrain.floor=1"], r"pretrain\.floor"),

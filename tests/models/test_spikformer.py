@@ -23,12 +23,12 @@ from spikelm.measure.own_terms import spikformer_terms
 from spikelm.measure.watch import sum_rate
 from spikelm.models.bert import parameter_count
 from spikelm.models.spikformer import SpikformerConfig, SpikformerForSequenceClassification
-from spikelm.plan import parameter_count as planned
 from spikelm.records import run_id
 from spikelm.schema import BackboneConfig, StageConfig
 from spikelm.spiking import load_pretrained, spikify
 from spikelm.training.optimization import learning_rate
 from spikelm.training.students import GeneralModule, StudentModule, Teacher
+from spikelm.workload import parameter_count as planned
 
 torch.set_num_threads(1)
 NEURON = {"_target_": "spikelm.neurons.lif_atan.LIFAtan", "theta": 1.0}
@@ -277,5 +277,5 @@ def test_nonsense_is_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=says):
             load_config([*system, *more])
-    with pytest.raises(ConfigError, match="spikformer has no pretrain"):
+    with pytest.raises(ConfigError, match="task=pretrain is not valid for SpikeBERT"):
         load_config(["system=spikebert", "task=pretrain"])
