@@ -48,7 +48,8 @@ class TimeMix(nn.Module):
         self.mix = nn.Parameter(
             torch.stack([channel**shallow, channel**shallow + 0.3 * deep, channel ** (shallow / 2)])
         )
-        self.key, self.value, self.receptance, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.key, self.value = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        self.receptance, self.output = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
 
     def project(self, x: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         k, v, r = (x * mix + before * (1 - mix) for mix in self.mix)
@@ -107,9 +108,9 @@ class RwkvBlock(nn.Module):
 
     def step(self, x: Tensor, state: BlockState) -> Tensor:
         """One token (B, D), without dropout; membranes are part of the state."""
-        mix: Any  # with the neuron that spikify gave it
         for name, mix, norm in (("time", self.time, self.time_norm), ("channel", self.channel, self.channel_norm)):
-            spikes, state[f"v_{name}"] = mix.spike_out.step(mix.step(norm(x), state), state[f"v_{name}"])
+            neuron: Any = mix.spike_out
+            spikes, state[f"v_{name}"] = neuron.step(mix.step(norm(x), state), state[f"v_{name}"])
             x = x + spikes
         return x
 

@@ -40,7 +40,9 @@ class SpikformerConfig(BertConfig):
 class SpikeSelfAttention(BertSelfAttention):
     """(q k') v / 8 of spikes, without softmax; a masked key counts nothing."""
 
-    def forward(self, hidden_states: Tensor, attention_mask: Any = None, **kwargs: Any) -> Any:  # type: ignore[override]
+    def forward(  # type: ignore[override]
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> Any:
         shape = (*hidden_states.shape[:-1], self.num_attention_heads, self.attention_head_size)
         linears = (self.query, self.key, self.value)
         query, key, value = (linear(hidden_states).view(shape).transpose(1, 2) for linear in linears)
@@ -56,8 +58,8 @@ class SpikformerEncoder(nn.Module):
     def __init__(self, config: SpikformerConfig) -> None:
         super().__init__()
         self.layer = nn.ModuleList(BertLayer(config, layer_idx=i) for i in range(config.num_hidden_layers))
-        layer: Any
-        for layer in self.layer:
+        blocks: Any = self.layer
+        for layer in blocks:
             layer.attention.self = SpikeSelfAttention(config)
             norm_after_linears(layer, "ln")
             for output in (layer.attention.output, layer.output):
@@ -136,7 +138,7 @@ class SpikformerForSequenceClassification(PreTrainedModel):
     def __init__(self, config: SpikformerConfig) -> None:
         super().__init__(config)
         self.spikformer = SpikformerModel(config)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels or 1)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels or 2)
         self.post_init()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Any:
