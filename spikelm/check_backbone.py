@@ -61,14 +61,20 @@ def _check_neuron(config: Config, kind: Kind) -> None:
         raise ConfigError(f"neuron={config.neuron['name']} is not valid; {told} is a plain model", "neuron=ann")
     if kind.neuron == "spiking" and not config.fires:
         raise ConfigError(
-            f"neuron={config.neuron['name']} is not valid; {told} has no plain form", "choose another neuron"
+            f"neuron={config.neuron['name']} is not valid; {told} has no plain form: its neurons spike",
+            "choose another neuron",
         )
     if config.quantized:
         raise ConfigError(
             f"weights={config.weights['name']} is not valid; {told} is not quantised", "weights=none, or a BERT"
         )
-    if config.distill.pretrain:
-        raise ConfigError(f"distill.pretrain is for a BERT, not for {told}", "distill.pretrain=false")
+    settings = config.distill
+    # Only a BERT can be made of its teacher's weights, or of another student's.
+    starts = ("pretrained", "general") if "general" in kind.tasks else ("pretrained",)
+    unknown = {"pretrain": settings.pretrain, f"start={settings.start}": settings.start not in starts}
+    unknown["teacher=previous"] = settings.teacher == "previous"
+    if kind.neuron == "spiking" and (names := [name for name, on in unknown.items() if on]):
+        raise ConfigError(f"distill.{names[0]} is for a BERT, not for {told}", f"distill.start={starts[-1]}")
 
 
 def _check_causal(config: Config) -> None:
@@ -84,7 +90,7 @@ def _check_student(config: Config) -> None:
         raise ConfigError(
             f"distill.start={settings.start}: backbone.kind=spikformer is not pretrained", "distill=spikebert"
         )
-    unknown = {"head=teacher": settings.head == "teacher", "teacher=previous": settings.teacher == "previous"}
+    unknown = {"head=teacher": settings.head == "teacher"}
     unknown |= {name: getattr(settings, name) for name in ("attention", "scores", "relations", "frozen_embeddings")}
     if names := [name for name, on in unknown.items() if on]:
         raise ConfigError(

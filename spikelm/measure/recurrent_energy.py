@@ -55,7 +55,10 @@ def plain_measures(terms: Sequence[Term], parts: Sequence[str]) -> dict[str, Any
         "energy_mj": energy,
         "energy_ann_mj": energy,
         "firing_rate": {"mean": None, "per_site": {}},
-        "spike_driven": {"verdict": "none", "spike_driven": False, "real_valued": list(parts), "silent": []},
+        "spike_driven": {
+            **{"verdict": "none", "operations": "MACs", "spike_driven": False},
+            **{"real_valued": list(parts), "silent": []},
+        },
     }
 
 

@@ -150,5 +150,9 @@ def test_wrong_options_are_refused() -> None:
         load_config([*system, "neuron=ann"])
     with pytest.raises(ConfigError, match="task=general_distill is not valid for SpikingFormer"):
         load_config([system[0], "task=general_distill"])
+    with pytest.raises(ConfigError, match="start=teacher is for a BERT"):
+        load_config([*system, "distill.start=teacher"])
+    with pytest.raises(ConfigError, match="weights=binary is not valid"):
+        load_config([*system, "weights=binary"])
     with pytest.raises(ConfigError, match=r"options\.norm is not known to backbone\.kind=bert"):
         load_config(["+backbone.options.norm=ln"])

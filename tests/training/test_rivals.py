@@ -60,7 +60,9 @@ def test_the_pointer_generator_writes_summaries_with_and_without_coverage(runs: 
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["bertsumabs", "gpt2"])
 def test_summaries_start_from_a_pretrained_run(system: str, runs: Path) -> None:
-    own = ["backbone.options.new_tokens=4"] if system == "gpt2" else ["finetune.epochs=1", "task.generate.max_length=14"]
+    own = (
+        ["backbone.options.new_tokens=4"] if system == "gpt2" else ["finetune.epochs=1", "task.generate.max_length=14"]
+    )
     result = smoke(runs, f"system={system}", "task=sum/cnn_dm", *own)
     assert set(RESULT_FIELDS) <= set(result)
     assert result["metrics"].keys() >= {"rouge1", "rouge2", "rougeL", "rougeLsum", "rougeLsum_test"}
