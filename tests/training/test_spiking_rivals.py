@@ -31,7 +31,9 @@ NEURONS = {
 
 
 @pytest.mark.parametrize("system", NEURONS)
-@pytest.mark.parametrize("scale", ["smoke", "mini", "paper"])
+@pytest.mark.parametrize(
+    "scale", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("smoke", "mini")), "paper"]
+)
 def test_every_row_has_its_neuron_at_every_scale(system: str, scale: str) -> None:
     config = load_config([f"system={system}", f"scale={scale}"])
     assert {key: config.neuron[key] for key in NEURONS[system]} == NEURONS[system]
@@ -39,7 +41,8 @@ def test_every_row_has_its_neuron_at_every_scale(system: str, scale: str) -> Non
 
 
 def test_spikegpt_runs_end_to_end(tmp_path: Path) -> None:
-    result = run_experiment(load_config(["system=spikegpt", "scale=smoke", f"runs_dir={tmp_path}"]), QUIET)
+    few = ("pretrain.steps=2", "source.documents=60", "pretrain.batch=8", "measure.samples=8")
+    result = run_experiment(load_config(["system=spikegpt", "scale=smoke", *few, f"runs_dir={tmp_path}"]), QUIET)
     assert set(result["metrics"]) == {"loss", "perplexity", "accuracy"}
     assert (result["spike_driven"]["verdict"], result["spike_driven"]["operations"]) == ("partly", "MACs")
     assert result["energy_mj"] == pytest.approx(result["energy_ann_mj"])
