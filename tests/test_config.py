@@ -28,11 +28,23 @@ GROUPS = ("task", "neuron", "weights", "backbone", "scale", "source", "trainer",
 #: options that are whole only with files of the user's
 WITH_FILES = ("local", "hf", "minilm")
 ALONE = [(group, option) for group in GROUPS for option in options(group) if option not in WITH_FILES]
+#: what else an option needs: its system brings the neuron, and a system of summaries has no GLUE
+SUMMARIES = ("ptgen", "bertsumabs", "gpt2")
+UNTRAINED = {"gpt2": ["finetune.steps=0"]}
+NEEDS = {
+    **{("system", name): ["task=sum/xsum"] for name in SUMMARIES},
+    **{("backbone", f"elmo_{scale}"): ["neuron=ann"] for scale in ("smoke", "mini", "paper")},
+    **{
+        ("backbone", f"{name}_{scale}"): ["neuron=ann", "task=sum/xsum", *UNTRAINED.get(name, [])]
+        for name in SUMMARIES
+        for scale in ("smoke", "mini", "paper")
+    },
+}
 
 
 @pytest.mark.parametrize(("group", "option"), ALONE)
 def test_every_option_composes_and_checks(group: str, option: str) -> None:
-    config = load_config([f"{group}={option}"])
+    config = load_config([f"{group}={option}", *NEEDS.get((group, option), [])])
     assert label(config)
     assert run_id(identity(config))
 
