@@ -26,7 +26,7 @@ from spikelm.workload import (
 )
 
 OPTIMIZERS = {None: "AdamW", "adamw": "AdamW", "adagrad": "Adagrad"}
-WIDTH = 120  # of the table of a sweep's plans
+WIDTH = 136  # of the table of a sweep's plans
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
 
 
 def show_plans(plans: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """One line a planned run: the end of a sweep of dry runs."""
+    """A row a planned run, with a line for each run it needs: the end of a sweep of dry runs."""
     table = Table(title=f"{len(plans)} planned runs", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("system", "T", "task"):
         table.add_column(column, no_wrap=True)
@@ -156,9 +156,9 @@ def show_plans(plans: Sequence[Mapping[str, Any]], console: Console) -> None:
             f"{plan['memory_gb']:.1f}" if plan["memory_gb"] else "–",
             f"{plan['energy_ann_mj']:.4g}" if plan["energy_ann_mj"] else "–",
             "–" if ceiling is None else f"{ceiling:.4g}",
-            ", ".join(plan["needs"]) or "–",
+            "\n".join(plan["needs"]) or "–",
         )
-    # A line a run, whatever the terminal's width: a folded row is not read.
+    # Whatever the width of the terminal: a folded row is not read.
     wide = console if console.width >= WIDTH else Console(file=console.file, width=WIDTH)
     wide.print(table)
     meaning = "GB: training memory a device, about. ceiling: mJ of an inference in which every neuron fires."
