@@ -10,25 +10,28 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from spikelm.check_backbone import check_backbone
 from spikelm.check_pairs import check_pairs
 from spikelm.check_stages import check_altered, check_distill, check_stage
 from spikelm.errors import ConfigError
+from spikelm.kinds import KINDS
 from spikelm.resolvers import register_resolvers
 from spikelm.schema import Config, SourceConfig
 from spikelm.siblings import take_sibling
 
+STAGES = ("pretrain", "general", "finetune")
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "task.kind": ("classification", "regression", "seq2seq", "pretrain", "general"),
     "select": ("last", "best_dev", "released"),
     "tracker.mode": ("online", "offline", "disabled"),
-    "pretrain.schedule": ("linear", "constant"),
-    "finetune.schedule": ("linear", "constant"),
-    "general.schedule": ("linear", "constant"),
+    **dict.fromkeys((f"{stage}.schedule" for stage in STAGES), ("linear", "constant", "cosine", "inverse_sqrt")),
+    **dict.fromkeys((f"{stage}.optimizer" for stage in STAGES), (None, "adamw", "adagrad")),
     "distill.start": ("pretrained", "general", "teacher", "previous"),
     "distill.teacher": ("ann", "previous"),
     "distill.head": ("new", "teacher"),
     "distill.layers": ("all", "last", "progressive"),
     "distill.logits_loss": ("kl", "mse", "soft"),
+    "distill.reduction": ("mean", "rows"),
     "variant.attention": ("real", "quantized", "boolean", "rank1"),
     "variant.activation": (None, "gelu", "relu"),
     "source.name": ("embedded", "hub", "local"),
@@ -37,7 +40,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "backbone.activation": ("gelu", "relu"),
     "backbone.transform_activation": (None, "gelu", "relu"),
     "recipe": ("", "paper", "as_released"),
-    "backbone.kind": ("bert", "bart", "mbart"),
+    "backbone.kind": tuple(KINDS),
 }
 AT_LEAST_ONE = (
     *("T", "backbone.layers", "backbone.hidden", "backbone.heads", "backbone.intermediate", "backbone.vocab"),
@@ -51,7 +54,7 @@ NOT_NEGATIVE = (
     *("pretrain.warmup", "finetune.warmup", "general.warmup"),
     *("pretrain.weight_decay", "finetune.weight_decay", "general.weight_decay"),
     *("distill.labels", "distill.logits", "distill.hidden", "distill.attention", "distill.task_rows"),
-    *("distill.scores", "distill.relations"),
+    *("distill.scores", "distill.relations", "distill.words"),
 )
 #: mappings whose keys are not the schema's
 OPEN = (
@@ -59,6 +62,7 @@ OPEN = (
     "weights",
     "previous",
     "backbone.pairs",
+    "backbone.options",
     *(f"task.{key}" for key in ("splits", "official_rows", "file_columns", "generate", "paper")),
 )
 PATHS = ("root", "text_root", "mirror", "tokenizer")  # made absolute: a recorded config is read from anywhere
@@ -122,9 +126,12 @@ def _fill_sizes(backbone: Any) -> None:
 
     A pinned name on the hub whose sizes are all stated is looked at when it is loaded: a plan needs no network.
     """
-    from spikelm.models.weights import SEQ2SEQ_SIZES, SIZES, pinned, read_sizes, refuse_other_size
+    from spikelm.models.weights import pinned, read_sizes, refuse_other_size, size_names
 
-    names = SIZES if backbone.kind == "bert" else SEQ2SEQ_SIZES
+    kind = KINDS.get(backbone.kind)
+    if kind is None or not kind.weights:  # refused by check()
+        return
+    names = size_names(backbone.kind)
     if pinned(backbone.path) and not any(OmegaConf.is_missing(backbone, key) for key in names):
         return
     for key, value in read_sizes(backbone.path, backbone.kind).items():
@@ -184,10 +191,7 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"backbone.hidden={config.backbone.hidden} is not a multiple of backbone.heads={config.backbone.heads}"
         )
-    decoder = config.backbone.decoder_layers
-    if decoder is not None and (decoder < 1 or config.backbone.kind == "bert"):
-        what = "a BERT has no decoder" if config.backbone.kind == "bert" else "it is a whole number of at least 1"
-        raise ConfigError(f"backbone.decoder_layers={decoder} is not valid; {what}")
+    check_backbone(config)
     if config.backbone.path and config.task.kind == "pretrain":
         raise ConfigError(
             "task=pretrain starts from scratch; backbone.path is for fine-tuning", "choose another backbone"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spikelm.errors import ConfigError
+from spikelm.kinds import kind_of
 from spikelm.schema import Config, StageConfig, VariantConfig
 
 SHORTEST = 8  # tokens of a row: room for [CLS] a [SEP] b [SEP]
@@ -13,7 +14,8 @@ def check_stage(name: str, stage: StageConfig, config: Config) -> None:
     positions, devices = config.backbone.positions, config.trainer.devices
     if (stage.steps is None) == (stage.epochs is None):
         raise ConfigError(f"{name} needs either {name}.steps or {name}.epochs, not both and not neither")
-    if (stage.steps or stage.epochs or 0) < 1:
+    untrained = kind_of(config.backbone).untrained and name in ("finetune", "teacher") and stage.steps == 0
+    if (stage.steps or stage.epochs or 0) < 1 and not untrained:
         raise ConfigError(f"{name}.steps and {name}.epochs are whole numbers of at least 1")
     if stage.calibrate is not None and stage.calibrate < 1:
         raise ConfigError(f"{name}.calibrate={stage.calibrate} is not valid; it is a number of batches, at least 1")
@@ -25,6 +27,21 @@ def check_stage(name: str, stage: StageConfig, config: Config) -> None:
     for key in ("schedule_stretch", "schedule_speed"):
         if (value := getattr(stage, key)) is not None and not 1 <= value < float("inf"):
             raise ConfigError(f"{name}.{key}={value} is not valid; it is null or at least 1")
+    if stage.adam is not None and not (len(stage.adam) == 3 and 0 <= max(stage.adam[:2]) < 1 and stage.adam[2] > 0):
+        raise ConfigError(
+            f"{name}.adam={list(stage.adam)} is not valid; it is two betas below 1 and an epsilon above 0"
+        )
+    if stage.adam is not None and stage.optimizer == "adagrad":
+        raise ConfigError(f"{name}.adam is for {name}.optimizer=adamw, not for adagrad", f"{name}.adam=null")
+    if stage.floor is not None and stage.schedule not in ("linear", "cosine"):
+        raise ConfigError(f"{name}.floor is for a schedule that falls to its end, not for {stage.schedule}")
+    if stage.floor is not None and not 0 <= stage.floor < 1:
+        raise ConfigError(f"{name}.floor={stage.floor} is not valid; it is a share from 0 to below 1")
+    for key in ("encoder_lr", "encoder_warmup"):
+        if (value := getattr(stage, key)) is not None and not 0 < value < float("inf"):
+            raise ConfigError(f"{name}.{key}={value} is not valid; it is null or a number above 0")
+    if stage.encoder_lr and config.task.kind != "seq2seq":
+        raise ConfigError(f"{name}.encoder_lr is for encoder-decoders, not for task={config.task.name}")
     if stage.batch < devices:
         raise ConfigError(f"{name}.batch={stage.batch} cannot be shared by trainer.devices={devices}")
     if stage.max_length < SHORTEST:
@@ -57,6 +74,7 @@ def check_distill(config: Config) -> None:
         }
         unknown |= {"scores": settings.scores, "relations": settings.relations, "first": settings.first}
         unknown |= {"logits_loss=soft": settings.logits_loss == "soft", "embeddings": settings.embeddings}
+        unknown |= {"words": settings.words, "reduction=rows": settings.reduction != "mean"}
         if names := [name for name, on in unknown.items() if on]:
             raise ConfigError(f"distill.{names[0]} is for tasks with labels, not for {config.task.name}")
     if config.distill.task_rows and not config.distill.imitates:
@@ -67,6 +85,11 @@ def check_distill(config: Config) -> None:
         raise ConfigError(
             "distill.cache keeps hidden states and logits without dropout, not scores and relations",
             "distill.cache=false",
+        )
+    if config.distill.reduction == "rows" and (config.distill.scaled or config.distill.layers != "all"):
+        raise ConfigError(
+            "distill.reduction=rows is the sum of the plain squared errors of all layers",
+            "distill.scaled=false distill.layers=all",
         )
     if not 0 <= config.distill.noise < 1:
         raise ConfigError(f"distill.noise={config.distill.noise} is not valid; it is a share from 0 to below 1")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from spikelm.errors import ConfigError, SpikeLMError
+from spikelm.kinds import KINDS
 from spikelm.schema import default_runs_dir
 
 
@@ -29,17 +30,33 @@ def energy_main(argv: Sequence[str]) -> int:
     from rich.console import Console
 
     from spikelm.compose import load_config
-    from spikelm.measure.energy_table import print_energy, print_seq2seq_energy
+    from spikelm.kinds import kind_of, plain_terms
+    from spikelm.measure.energy import encoder_terms
+    from spikelm.measure.energy_table import print_energy, print_seq2seq_energy, print_terms
+    from spikelm.measure.seq2seq_energy import lm_head_terms
 
     config = load_config(args.overrides)
     size = config.backbone
+    kind = kind_of(size)
+    if kind.spiking:
+        raise ConfigError(
+            f"backbone.kind={size.kind} adds up spikes: its additions depend on every neuron's own rate",
+            "spikelm-run measures them: see energy_mj of a result",
+        )
+    if not kind.plain and not kind.seq2seq:
+        _refuse_plain(size.kind, "the energy of a run is in its result")
     console = Console()
     console.print(f"{size.name}: {size.layers} layers, hidden {size.hidden}, FFN {size.intermediate}")
-    if size.kind == "bert":
+    if kind.seq2seq:
+        print_seq2seq_energy(size, args.length, args.target, args.beams, config.T, args.rate, console)
+    elif kind.plain is encoder_terms:
         print_energy(size.layers, size.hidden, size.intermediate, args.length, config.T, args.rate, console)
     else:
-        lengths = (args.length, args.target, args.beams)
-        print_seq2seq_energy(size, *lengths, config.T, args.rate, console)
+        title = (
+            f"matmuls: {size.layers} layers, hidden {size.hidden}, ffn {size.intermediate}, length {args.length} (mJ)"
+        )
+        head = lm_head_terms(size.hidden, size.vocab, args.length)
+        print_terms(title, plain_terms(size, args.length), head, config.T, args.rate, console)
     return 0
 
 
@@ -53,6 +70,9 @@ def audit_main(argv: Sequence[str]) -> int:
     parser.add_argument("--runs-dir", default=default_runs_dir())
     args = parser.parse_args(argv)
     result, directory = find_result(args.run, Path(args.runs_dir))
+    kind = result["config"]["backbone"]["kind"]
+    if KINDS[kind].neuron == "plain":
+        _refuse_plain(kind, "it has no neurons: nothing of it is spike-driven")
     from rich.console import Console
 
     from spikelm.measure.audit import audit
@@ -76,6 +96,11 @@ def audit_main(argv: Sequence[str]) -> int:
         decoding.print(console)
         same = same and decoding.verdict == verdict.get("decoding", decoding.verdict)  # not in older results
     return 0 if same else 1
+
+
+def _refuse_plain(kind: str, why: str) -> NoReturn:
+    """The tables of matmuls know BERT, BART and what is made of them."""
+    raise ConfigError(f"backbone.kind={kind}: {KINDS[kind].title} is not broken down by matmul; {why}")
 
 
 def find_result(name: str, root: Path) -> tuple[dict[str, Any], Path]:

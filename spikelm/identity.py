@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from spikelm.data import microworld
 from spikelm.data.fingerprint import source_identity
+from spikelm.kinds import kind_of
 from spikelm.models.weights import weights_identity
 from spikelm.records import run_id
 from spikelm.schema import BackboneConfig, Config, StageConfig, TaskConfig, VariantConfig, config_dir
@@ -30,16 +31,20 @@ READING = (
 )
 PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task: left out where there are none
 #: of a stage: left out where not set
-OPTIONS = ("calibrate", "follow", "schedule_stretch", "schedule_speed", "task_rows")
+OPTIONS = (
+    *("calibrate", "follow", "schedule_stretch", "schedule_speed", "task_rows"),
+    *("adam", "floor", "optimizer", "encoder_lr", "encoder_warmup"),
+)
 UNDISTILLED = ("name", "general_T", "pretrain")  # of `distill`: the others are in the identity of runs it needs
 NOT_SIZE = ("name", "path", "pairs", "keep_layers")  # of a backbone
 CLASSIFIERS = ("classification", "regression")  # kinds of task
 UNLABELLED = ("pretrain", "general")
-SEQ2SEQ = {"kind": "bert", "decoder_layers": None, "transform_activation": None}  # of a backbone, where not set
+#: of a backbone: left out at these values
+SEQ2SEQ: dict[str, Any] = {"kind": "bert", "decoder_layers": None, "transform_activation": None, "options": {}}
 #: of `distill`: left out at these values, as in runs made before they were there
 LATER = {
     **{"noise": 0.0, "logits_loss": "kl", "scaled": True, "scores": 0.0, "relations": 0.0, "embeddings": False},
-    **{"total": False, "first": 0.0, "dropout": False, "teacher": "ann"},
+    **{"total": False, "first": 0.0, "dropout": False, "teacher": "ann", "words": 0.0, "reduction": "mean"},
     **{"task_rows": 0, "frozen_embeddings": False},
 }
 FORMAT = 1  # raise when the same config no longer gives the same result
@@ -58,6 +63,10 @@ def _task(name: str) -> TaskConfig:
 
 def pretraining_of(config: Config) -> Config:
     """The config of the pretrained run that a fine-tuning starts from: same system, source and scale."""
+    starts = kind_of(config.backbone).starts
+    if starts and starts != config.backbone.kind:  # what BERTSUMABS is pretrained as has no decoder
+        plain = replace(config.backbone, kind=starts, decoder_layers=None, options={})
+        config = replace(config, backbone=plain, system="")
     return replace(config, task=_task("pretrain"), seed=config.pretrain.seed, select="last", force=False)
 
 
@@ -75,6 +84,8 @@ def teacher_of(config: Config) -> Config:
     stage = StageConfig(**asdict(config.teacher))
     altered: dict[str, Any] = {"weights": dict(UNQUANTIZED), "variant": VariantConfig()}
     plain = replace(config, neuron=dict(PLAIN), **altered, system="", finetune=stage, select="last", force=False)
+    if kind_of(config.backbone).neuron == "spiking":  # without a plain form: taught by the BERT of its size
+        plain.backbone = replace(config.backbone, kind="bert", options={})
     return pretraining_of(plain) if config.task.kind in UNLABELLED else replace(plain, seed=stage.seed)
 
 
@@ -106,7 +117,9 @@ def prerequisites(config: Config) -> dict[str, Config]:
     elif distills(config) and config.distill.start == "previous":
         needed["pretrained"] = previous_of(config)
     elif (
-        not config.backbone.path and kind != "seq2seq" and not (distills(config) and config.distill.start == "teacher")
+        not config.backbone.path
+        and (kind != "seq2seq" or kind_of(config.backbone).starts)
+        and not (distills(config) and config.distill.start == "teacher")
     ):
         needed["pretrained"] = pretraining_of(config)
     if distills(config) and config.distill.from_teacher:
@@ -139,7 +152,11 @@ def identity(config: Config) -> dict[str, Any]:
     if config.backbone.path:
         found["weights"] = weights_identity(config.backbone.path, Path(config.runs_dir) / ".cache")
         found["backbone"] = {name: getattr(config.backbone, name) for name in ("dropout", "attention_dropout")}
+    if kind_of(config.backbone).options:  # more than what a pretrained run or the weights bring
+        found["backbone"] = size_of(config.backbone)
     if kind == "general":
+        if config.distill.reduction != "mean":
+            found["reduction"] = config.distill.reduction
         return {**found, **needed, "stage": _stage(config.general)}
     if distills(config):
         settings = {key: value for key, value in asdict(config.distill).items() if key not in UNDISTILLED}
@@ -200,6 +217,8 @@ def _without_unset(found: dict[str, Any], later: tuple[str, ...]) -> dict[str, A
 def label(config: Config) -> str:
     """The readable part of a run's directory: neuron, T, k, backbone, scale, source, seed."""
     parts = [str(config.neuron["name"])]
+    if kind_of(config.backbone).neuron == "spiking":
+        parts.insert(0, config.backbone.kind)
     if config.spiking:
         parts.append(f"T{config.time_steps}")
     if "k" in config.neuron:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from spikelm.experiment import open_run
 from spikelm.identity import label, prerequisites
+from spikelm.kinds import kind_of
 from spikelm.measure.energy import ceiling_mj, energy_mj
 from spikelm.schema import Config, StageConfig
 from spikelm.workload import (
@@ -24,19 +25,20 @@ from spikelm.workload import (
     training_memory_gb,
 )
 
-WIDTH = 120  # of the table of a sweep's plans
+OPTIMIZERS = {None: "AdamW", "adamw": "AdamW", "adagrad": "Adagrad"}
+WIDTH = 136  # of the table of a sweep's plans
 
 
 @dataclass(frozen=True)
 class Plan:
     """The numbers of a dry run; None where only the data can tell."""
 
-    parameters: int
+    parameters: int | None
     steps: int | None
     tokens: int | None
     flops: float | None
-    memory_gb: float
-    energy_ann_mj: float
+    memory_gb: float | None
+    energy_ann_mj: float | None
     energy_ceiling_mj: float | None
     energy_generated_mj: float | None = None  # of the longest text with its beams, by the ANN
     energy_head_mj: float | None = None  # of the LM head, which stays real-valued
@@ -55,6 +57,9 @@ def planned_steps(config: Config) -> int | None:
 def make_plan(config: Config) -> Plan:
     """Size and work of the config's own run."""
     stage, pairs = config.stage, config.task.kind == "seq2seq"
+    if kind_of(config.backbone).parameters is None:  # its size and work are known when its model is built
+        steps = planned_steps(config)
+        return Plan(None, steps, steps * stage.batch * row_tokens(config) if steps else None, None, None, None, None)
     labels = len(config.task.labels) if config.task.kind == "classification" else 1
     parameters = parameter_count(replace(config.backbone, layers=config.depth), config.task.kind == "pretrain", labels)
     steps, counted = planned_steps(config), measured_terms(config)
@@ -65,7 +70,7 @@ def make_plan(config: Config) -> Plan:
         flops=row_flops(config) * stage.batch * steps if steps else None,
         memory_gb=training_memory_gb(config, parameters),
         energy_ann_mj=energy_mj(counted),
-        energy_ceiling_mj=ceiling_mj(counted, config.time_steps) if config.fires else None,
+        energy_ceiling_mj=ceiling_mj(measured_terms(config, spiking=True), config.time_steps) if config.fires else None,
         energy_generated_mj=energy_mj(generated_terms(config)) if pairs else None,
         energy_head_mj=energy_mj(head_terms(config)) if pairs else None,
     )
@@ -80,7 +85,9 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
     table.add_column("value", overflow="fold")
     stage, devices = config.stage, config.trainer.devices
     epochs = f"{stage.epochs} epochs of the data"
-    steps = f"{plan.steps:,}{f' ({epochs})' if stage.epochs else ''}" if plan.steps else epochs
+    steps = (
+        f"{plan.steps:,}{f' ({epochs})' if stage.epochs else ''}" if plan.steps else epochs if stage.epochs else "none"
+    )
     most = "at most " if stage.epochs else ""  # rows are seldom as long as they may be
     pairs, task = config.task.kind == "seq2seq", config.task
     longest = f"{task.source_length} to {task.target_length}" if pairs else f"{stage.max_length}"
@@ -90,18 +97,20 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
     each = "" if devices == 1 else f" ({_per_device(stage.batch, devices)} on each of {devices} devices)"
     rows = {
         "run": f"{run.id} ({run.state})",
-        "backbone": f"{config.backbone.name}, {plan.parameters:,} parameters",
+        "backbone": config.backbone.name + (f", {plan.parameters:,} parameters" if plan.parameters else ""),
         **({"starts from": config.backbone.path} if config.backbone.path else {}),
         "neuron": f"{config.neuron['name']}, T={config.time_steps}",
         **({"weights": str(config.weights["name"])} if config.quantized else {}),
         "steps": f"{steps}, batch {stage.batch}{each}, up to {longest} tokens",
-        "optimiser": f"AdamW, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, "
+        "optimiser": f"{OPTIMIZERS[stage.optimizer]}, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, "
         f"decay {stage.weight_decay:g}{_released_schedule(stage)}",
         "tokens": f"{most}{plan.tokens:,}" if plan.tokens else "by the data",
         work: f"{most}{plan.flops:.2e}{counted}" if plan.flops else "by the data",
-        "training memory, about": f"{plan.memory_gb:.1f} GB{'' if devices == 1 else ' a device'}",
-        "energy of one inference, ANN": f"{plan.energy_ann_mj:.4g} mJ fp32",
     }
+    if plan.memory_gb is not None:
+        rows["training memory, about"] = f"{plan.memory_gb:.1f} GB{'' if devices == 1 else ' a device'}"
+    if plan.energy_ann_mj is not None:
+        rows["energy of one inference, ANN"] = f"{plan.energy_ann_mj:.4g} mJ fp32"
     if plan.energy_ceiling_mj is not None:
         rows["energy, every neuron firing"] = f"{plan.energy_ceiling_mj:.4g} mJ fp32, times the firing rate"
     if pairs and plan.energy_generated_mj is not None:
@@ -127,7 +136,7 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
 
 
 def show_plans(plans: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """One line a planned run: the end of a sweep of dry runs."""
+    """A row a planned run, with a line for each run it needs: the end of a sweep of dry runs."""
     table = Table(title=f"{len(plans)} planned runs", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("system", "T", "task"):
         table.add_column(column, no_wrap=True)
@@ -140,16 +149,16 @@ def show_plans(plans: Sequence[Mapping[str, Any]], console: Console) -> None:
             plan["system"],
             str(plan["time_steps"]),
             plan["task"].removeprefix("glue/"),
-            f"{plan['parameters'] / 1e6:.1f}M",
+            f"{plan['parameters'] / 1e6:.1f}M" if plan["parameters"] else "–",
             f"{plan['steps']:,}" if plan["steps"] else f"{plan['epochs']} epochs",
             f"{plan['tokens']:.2e}" if plan["tokens"] else "–",
             f"{plan['flops']:.1e}" if plan["flops"] else "–",
-            f"{plan['memory_gb']:.1f}",
-            f"{plan['energy_ann_mj']:.4g}",
+            f"{plan['memory_gb']:.1f}" if plan["memory_gb"] else "–",
+            f"{plan['energy_ann_mj']:.4g}" if plan["energy_ann_mj"] else "–",
             "–" if ceiling is None else f"{ceiling:.4g}",
-            ", ".join(plan["needs"]) or "–",
+            "\n".join(plan["needs"]) or "–",
         )
-    # A line a run, whatever the terminal's width: a folded row is not read.
+    # Whatever the width of the terminal: a folded row is not read.
     wide = console if console.width >= WIDTH else Console(file=console.file, width=WIDTH)
     wide.print(table)
     meaning = "GB: training memory a device, about. ceiling: mJ of an inference in which every neuron fires."

@@ -26,13 +26,15 @@ def register_resolvers() -> None:
     """What recipes are written with: ${if_spiking:a,b} is a for a spiking neuron and b for the ANN,
     ${if_pairs:a,b} is a for a task with pairs of texts and b for all others, ${of_neuron:{lif:a},b} is a for that
     neuron and b for the others, ${layers_over:4} is a quarter of the layers that the backbone's file gives it, at least
-    one, ${by_task:{cola: a},b} is a for cola and b for other tasks.
+    one, ${by_task:{cola: a},b} is a for cola and b for other tasks, ${when:x,y,a,b} is a where x is
+    y and b where it is not.
     """
     OmegaConf.register_new_resolver("by_task", _by_task, replace=True)
     OmegaConf.register_new_resolver("layers_over", _layers_over, replace=True)
     OmegaConf.register_new_resolver(
         "if_spiking", lambda a, b, *, _root_: a if _root_.neuron.get("_target_") else b, replace=True
     )
+    OmegaConf.register_new_resolver("when", lambda x, y, a, b: a if x == y else b, replace=True)
     OmegaConf.register_new_resolver(
         "if_pairs", lambda a, b, *, _root_: a if _root_.task.kind == "seq2seq" else b, replace=True
     )

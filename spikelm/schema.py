@@ -9,7 +9,15 @@ from typing import Any
 
 from omegaconf import II, MISSING
 
-from spikelm.schema_settings import HubText, MeasureConfig, SourceConfig, TrackerConfig, TrainerConfig, VariantConfig
+from spikelm.schema_settings import (
+    DistillConfig,
+    HubText,
+    MeasureConfig,
+    SourceConfig,
+    TrackerConfig,
+    TrainerConfig,
+    VariantConfig,
+)
 
 __all__ = [
     "BackboneConfig",
@@ -99,7 +107,8 @@ class BackboneConfig:
     keep_layers: int | None = None  # fine-tune the first layers of the pretrained model only; null: all
     init: float = 0.02  # standard deviation of weights and word embeddings
     position_init: float = 0.02  # of position and segment embeddings
-    kind: str = "bert"  # bert | bart | mbart; auto: that of the weights
+    kind: str = "bert"  # a name in kinds.py; auto: that of the weights
+    options: dict[str, Any] = field(default_factory=dict)  # sizes and options that only its kind has (kinds.py)
     pairs: dict[str, str] = field(default_factory=dict)  # of a BERT: its encoder-decoder for tasks sum/ and mt/
     decoder_layers: int | None = None  # of bart and mbart; null: as many as `layers`
 
@@ -112,16 +121,21 @@ class StageConfig:
     epochs: int | None = None
     batch: int = 32
     lr: float = 2e-5
-    schedule: str = "linear"  # linear | constant
+    schedule: str = "linear"  # linear | constant | cosine | inverse_sqrt
     warmup: float = 0.0  # below 1: share of the steps; else: steps
     schedule_stretch: float | None = None  # steps the schedule is made for, over those trained; null: 1
     schedule_speed: int | None = None  # steps of the schedule an update; null: 1
     weight_decay: float = 0.0
     clip: float | None = None  # gradient norm
+    adam: list[float] | None = None  # both betas and epsilon; null: torch's
+    floor: float | None = None  # share of the rate that the schedule ends at; null: 0
     max_length: int = 128
     calibrate: int | None = None  # batches whose mean sets the spike amplitudes; null: the first, as in the paper
     follow: float | None = None  # share of the steps during which the amplitudes are set anew every tenth step
     task_rows: int | None = None  # of general: training rows of each GLUE task, without labels, beside the text
+    optimizer: str | None = None  # adamw | adagrad; null: adamw
+    encoder_lr: float | None = None  # of an encoder-decoder's encoder; null: lr
+    encoder_warmup: float | None = None  # likewise; null: warmup
     seed: int = 42  # of the pretrained or general run that a fine-tuning needs
 
 
@@ -139,46 +153,6 @@ class TeacherConfig(StageConfig):
     clip: float | None = II("finetune.clip")
     max_length: int = II("finetune.max_length")
     seed: int = II("seed")  # of the teacher's run
-
-
-@dataclass
-class DistillConfig:
-    """What a spiking student learns from its plain teacher, the ANN fine-tuned on the same task; an ANN ignores it."""
-
-    name: str = "none"
-    start: str = "pretrained"  # pretrained | general | teacher | previous: the weights that a student starts from
-    teacher: str = "ann"  # ann | previous: who is imitated
-    general_T: int | None = None  # time steps of the general run to start from; null: the student's own
-    head: str = "new"  # new | teacher: where pooler and classifier start
-    labels: float = 1.0  # weight of the labels' own loss
-    logits: float = 0.0  # KL at the temperature; squared error for regression
-    hidden: float = 0.0  # squared error of the layers' outputs over the teacher's variance
-    attention: float = 0.0  # squared error of the attention maps
-    temperature: float = 1.0
-    layers: str = "all"  # all | last | progressive: one more layer at a time over the first half of the steps
-    cache: bool = False  # keep the teacher's outputs on disk (hidden states as float16)
-    logits_loss: str = "kl"  # kl | mse (pairs of texts) | soft: cross entropy, mean over rows and classes
-    scaled: bool = True  # hidden states: over the teacher's variance; false: the plain squared error
-    noise: float = 0.0  # share of the tokens replaced in half of the rows, which then learn from the teacher alone
-    task_rows: int = 0  # training rows of each other task alike that the teacher is asked about, too
-    frozen_embeddings: bool = False  # as in the general stage: what imitates has the same ones as its teacher's start
-    scores: float = 0.0  # squared error of the attention scores before the softmax
-    relations: float = 0.0  # direction-matching distance of the queries', keys' and values' similarities (DMD)
-    embeddings: bool = False  # hidden states: the embeddings' output too
-    total: bool = False  # hidden states and scores: the sum over the layers; false: their mean
-    first: float = 0.0  # share of the steps that learn from the layers alone, before those that learn from logits alone
-    dropout: bool = False  # the teacher keeps its dropout
-    pretrain: bool = False  # pretraining starts from the plain pretrained model and imitates it (BiPFT)
-
-    @property
-    def from_teacher(self) -> bool:
-        """Whether a teacher is needed at all."""
-        return self.imitates or self.start == "teacher" or self.head == "teacher"
-
-    @property
-    def imitates(self) -> bool:
-        """Whether something is learned from the teacher's answers."""
-        return bool(self.logits or self.hidden or self.attention or self.scores or self.relations)
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""Parts of the structured config that say where text comes from, how a run is done, and how a model is altered."""
+"""Parts of the structured config that say where text comes from, how a run is done, how a model is altered and what it
+learns from a teacher."""
 
 from __future__ import annotations
 
@@ -76,3 +77,45 @@ class VariantConfig:
     activation: str | None = None  # of the FFN; null: the backbone's own, which is also the teacher's
     pooler: bool = False  # quantise the pooler too
     width: float = 1.0  # share of the heads and of the FFN that is kept (DynaBERT)
+
+
+@dataclass
+class DistillConfig:
+    """What a spiking student learns from its plain teacher, the ANN fine-tuned on the same task; an ANN ignores it."""
+
+    name: str = "none"
+    start: str = "pretrained"  # pretrained | general | teacher | previous: the weights that a student starts from
+    teacher: str = "ann"  # ann | previous: who is imitated
+    general_T: int | None = None  # time steps of the general run to start from; null: the student's own
+    head: str = "new"  # new | teacher: where pooler and classifier start
+    labels: float = 1.0  # weight of the labels' own loss
+    logits: float = 0.0  # KL at the temperature; squared error for regression
+    hidden: float = 0.0  # squared error of the layers' outputs over the teacher's variance
+    attention: float = 0.0  # squared error of the attention maps
+    temperature: float = 1.0
+    layers: str = "all"  # all | last | progressive: one more layer at a time over the first half of the steps
+    cache: bool = False  # keep the teacher's outputs on disk (hidden states as float16)
+    logits_loss: str = "kl"  # kl | mse (pairs of texts) | soft: cross entropy, mean over rows and classes
+    scaled: bool = True  # hidden states: over the teacher's variance; false: the plain squared error
+    words: float = 0.0  # squared error of the two models' word embeddings
+    reduction: str = "mean"  # mean over the layers | rows: their sum over the rows of a batch (SpikeBERT)
+    noise: float = 0.0  # share of the tokens replaced in half of the rows, which then learn from the teacher alone
+    task_rows: int = 0  # training rows of each other task alike that the teacher is asked about, too
+    frozen_embeddings: bool = False  # as in the general stage: what imitates has the same ones as its teacher's start
+    scores: float = 0.0  # squared error of the attention scores before the softmax
+    relations: float = 0.0  # direction-matching distance of the queries', keys' and values' similarities (DMD)
+    embeddings: bool = False  # hidden states: the embeddings' output too
+    total: bool = False  # hidden states and scores: the sum over the layers; false: their mean
+    first: float = 0.0  # share of the steps that learn from the layers alone, before those that learn from logits alone
+    dropout: bool = False  # the teacher keeps its dropout
+    pretrain: bool = False  # pretraining starts from the plain pretrained model and imitates it (BiPFT)
+
+    @property
+    def from_teacher(self) -> bool:
+        """Whether a teacher is needed at all."""
+        return self.imitates or self.start == "teacher" or self.head == "teacher"
+
+    @property
+    def imitates(self) -> bool:
+        """Whether something is learned from the teacher's answers."""
+        return bool(self.logits or self.hidden or self.attention or self.scores or self.relations or self.words)

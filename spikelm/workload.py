@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spikelm.identity import distills
-from spikelm.measure.energy import Term, encoder_terms
+from spikelm.kinds import kind_of, plain_terms, spiking_terms
+from spikelm.measure.energy import Term
 from spikelm.measure.seq2seq_energy import lm_head_terms, seq2seq_terms
 from spikelm.schema import BackboneConfig, Config
 
@@ -11,35 +14,30 @@ FLOAT = 4  # bytes
 
 
 def parameter_count(size: BackboneConfig, pretraining: bool, num_labels: int = 2) -> int:
-    """Parameters of BERT with its pretraining heads (decoder tied) or with a classifier; of BART with its tied head."""
-    h, i = size.hidden, size.intermediate
-    if size.kind != "bert":
-        attention, ffn = 4 * (h * h + h) + 2 * h, (h * i + i) + (i * h + h) + 2 * h  # each with its LayerNorm
-        embeddings = size.vocab * h + 2 * (size.positions + 2) * h + 2 * 2 * h
-        final = 2 * 2 * h if size.kind == "mbart" else 0
-        decoder = (size.decoder_layers or size.layers) * (2 * attention + ffn)
-        return embeddings + size.layers * (attention + ffn) + decoder + final
-    embeddings = (size.vocab + size.positions + 2) * h + 2 * h
-    layer = 4 * (h * h + h) + (h * i + i) + (i * h + h) + 2 * 2 * h
-    pooler = h * h + h
-    heads = (h * h + h + 2 * h + size.vocab) + (2 * h + 2) if pretraining else h * num_labels + num_labels
-    return embeddings + size.layers * layer + pooler + heads
+    """Parameters of a backbone with its pretraining heads or with a classifier, counted as its kind is."""
+    count = kind_of(size).parameters
+    if count is None:
+        raise ValueError(f"the parameters of a {size.kind} are known when it is built")
+    return count(size, pretraining, num_labels)
 
 
 def training_terms(config: Config) -> list[Term]:
     """The spiking matmuls of one row of training at its full length: the encoder's, and the decoder's of BART."""
-    size = config.backbone
     if config.task.kind == "seq2seq":
-        return _pair_terms(size, config.task.source_length, config.task.target_length)
-    return encoder_terms(config.depth, size.hidden, size.intermediate, config.stage.max_length)
+        return _pair_terms(config.backbone, config.task.source_length, config.task.target_length)
+    return plain_terms(_trained(config), config.stage.max_length)
 
 
-def measured_terms(config: Config) -> list[Term]:
-    """What the energy of one inference is counted on: as for the result's `energy_mj`."""
-    size = config.backbone
+def measured_terms(config: Config, spiking: bool = False) -> list[Term]:
+    """What the energy of one inference is counted on: as for the result's `energy_mj`, of the ANN or `spiking`."""
     if config.task.kind == "seq2seq":
         return training_terms(config)
-    return encoder_terms(config.depth, size.hidden, size.intermediate, config.measure.length)
+    return (spiking_terms if spiking else plain_terms)(_trained(config), config.measure.length)
+
+
+def _trained(config: Config) -> BackboneConfig:
+    """The backbone with the layers that this run trains."""
+    return replace(config.backbone, layers=config.depth)
 
 
 def generated_terms(config: Config) -> list[Term]:

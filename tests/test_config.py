@@ -28,11 +28,23 @@ GROUPS = ("task", "neuron", "weights", "backbone", "scale", "source", "trainer",
 #: options that are whole only with files of the user's
 WITH_FILES = ("local", "hf", "minilm")
 ALONE = [(group, option) for group in GROUPS for option in options(group) if option not in WITH_FILES]
+#: what else an option needs: its system brings the neuron, and a system of summaries has no GLUE
+SUMMARIES = ("ptgen", "bertsumabs", "gpt2")
+UNTRAINED = {"gpt2": ["finetune.steps=0"]}
+NEEDS = {
+    **{("system", name): ["task=sum/xsum"] for name in SUMMARIES},
+    **{("backbone", f"elmo_{scale}"): ["neuron=ann"] for scale in ("smoke", "mini", "paper")},
+    **{
+        ("backbone", f"{name}_{scale}"): ["neuron=ann", "task=sum/xsum", *UNTRAINED.get(name, [])]
+        for name in SUMMARIES
+        for scale in ("smoke", "mini", "paper")
+    },
+}
 
 
 @pytest.mark.parametrize(("group", "option"), ALONE)
 def test_every_option_composes_and_checks(group: str, option: str) -> None:
-    config = load_config([f"{group}={option}"])
+    config = load_config([f"{group}={option}", *NEEDS.get((group, option), [])])
     assert label(config)
     assert run_id(identity(config))
 
@@ -168,5 +180,7 @@ def test_a_row_has_room_for_two_sentences() -> None:
 def test_recipes_may_differ_by_neuron(tmp_path: Path) -> None:
     local = ["source=local", f"source.root={tmp_path}", "scale=minilm", "backbone=bert_mini", "backbone.positions=128"]
     epochs = {neuron: load_config([*local, f"neuron={neuron}"]).finetune.epochs for neuron in ("ann", "bispike")}
-    assert epochs == {"ann": 3, "bispike": 5}
+    assert epochs == {"ann": 3, "bispike": 2}
+    rates = {neuron: load_config([*local, f"neuron={neuron}"]).general.lr for neuron in ("bispike", "lif")}
+    assert rates == {"bispike": 2e-3, "lif": 1e-4}
     assert load_config([*local, "neuron=bispike", "finetune.lr=1e-5"]).finetune.lr == 1e-5, "an override wins"

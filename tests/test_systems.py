@@ -29,6 +29,7 @@ LOW_BIT = {
     "bipft": (1, 1),
     "spikelm_1bit": (1, "ter"),
     "spikelm_t1": (32, "ter"),
+    "spikingformer_t1": (32, 1),
     "bert": (32, 32),
 }
 

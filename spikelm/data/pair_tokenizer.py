@@ -101,7 +101,7 @@ def load_pair_tokenizer(
 ) -> PairTokenizer:
     """The backbone's own, a tokenizer.json of the user's, or one trained on both sides of the task's training rows."""
     if backbone.path:
-        return pair_tokenizer(_of_weights(backbone.path), task.languages)
+        return pair_tokenizer(tokenizer_of_weights(backbone.path), task.languages)
     if source.tokenizer:
         return pair_tokenizer(Tokenizer.from_file(str(tokenizer_file(source.tokenizer))), task.languages)
     own = task.name.rpartition("/")[2]
@@ -110,19 +110,20 @@ def load_pair_tokenizer(
     else:
         name = f"bpe-{own}-{text.content_hash[:16]}-{backbone.vocab}"
     return pair_tokenizer(
-        trained_once(cache, name, lambda: train_bpe(_texts(task, source, text), backbone.vocab, task.languages)),
+        trained_once(cache, name, lambda: train_bpe(texts_of(task, source, text), backbone.vocab, task.languages)),
         task.languages,
     )
 
 
-def _texts(task: TaskConfig, source: SourceConfig, text: Text) -> list[str]:
+def texts_of(task: TaskConfig, source: SourceConfig, text: Text) -> list[str]:
+    """Both sides of the training rows that a tokenizer is trained on: of the micro-world all, however few are read."""
     rows = text.splits["train"][:TOKENIZER_ROWS]
     if source.name == "embedded":
         rows = microworld.seq2seq(task.name.rpartition("/")[2], source.seed, {"validation": 0, "test": 0})["train"]
     return [row[column] for row in rows for column in task.columns]
 
 
-def _of_weights(path: str) -> Tokenizer:
+def tokenizer_of_weights(path: str) -> Tokenizer:
     """The tokenizer that the weights were trained with: tokenizer.json beside them, or made from their other files."""
     folder = weights_folder(path)
     if (file := folder / "tokenizer.json").is_file():

@@ -16,6 +16,7 @@ from torch import nn
 
 from spikelm.errors import SpikeLMError
 from spikelm.measure.watch import MatmulWatch, Row, module_stack
+from spikelm.neurons import Neuron
 from spikelm.spiking.sites import ARCHITECTURES
 
 
@@ -27,6 +28,7 @@ class AuditReport:
     T: int
     rows: list[Row]
     parts: tuple[str, ...] = ("encoder",)
+    neurons: bool = False  # there are some, whether a matmul reads their spikes or not
 
     @property
     def encoder(self) -> list[Row]:
@@ -35,9 +37,17 @@ class AuditReport:
 
     @property
     def verdict(self) -> Literal["fully", "partly", "none"]:
-        """Whether all, some or none of the encoder's matmuls are spike-driven."""
+        """Whether all, some or none of the encoder's matmuls are spike-driven.
+
+        Spikes that no matmul reads (SpikeGPT's go from block to block) make a model partly spike-driven: table 1.
+        """
         driven = [row.spike_driven for row in self.encoder]
-        return "fully" if driven and all(driven) else "partly" if any(driven) else "none"
+        return "fully" if driven and all(driven) else "partly" if any(driven) or self.neurons else "none"
+
+    @property
+    def operations(self) -> Literal["ACs", "MACs"]:
+        """What the encoder's matmuls are made of (table 1): additions alone, or multiplications too."""
+        return "ACs" if self.verdict == "fully" else "MACs"
 
     @property
     def spike_driven(self) -> bool:
@@ -59,6 +69,7 @@ class AuditReport:
         return {
             "T": self.T,
             "verdict": self.verdict,
+            "operations": self.operations,
             "spike_driven": self.spike_driven,
             "real_valued": self.real_valued,
             "silent": self.silent,
@@ -119,12 +130,13 @@ def audit(
     decoder: Any = model
     run = model if generate is None else partial(decoder.generate, **generate)
     try:
-        with module_stack(model) as stack, torch.no_grad(), MatmulWatch(model, T, stack, prefixes) as watch:
+        most = int(getattr(getattr(model, "config", None), "residual_spikes", 1))
+        with module_stack(model) as stack, torch.no_grad(), MatmulWatch(model, T, stack, prefixes, most) as watch:
             run(**batch)
     finally:
         for module, training in modes:
             module.training = training
-    report = AuditReport(T, watch.rows, prefixes)
+    report = AuditReport(T, watch.rows, prefixes, any(isinstance(module, Neuron) for module in model.modules()))
     if not report.encoder:
         raise SpikeLMError(
             f"no matmul ran inside a module called {' or '.join(map(repr, prefixes))}",

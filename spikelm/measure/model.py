@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from spikelm.measure.audit import AuditReport, audit
-from spikelm.measure.energy import Term, encoder_terms, energy_mj, mean_rate, spiking_energy_mj
+from spikelm.measure.energy import Term, energy_mj, mean_rate, spiking_energy_mj
 from spikelm.measure.firing import FiringMeter
 from spikelm.schema import Config
+from spikelm.workload import measured_terms
 
 AUDIT_ROWS = 8
 DECODED = {"rows": 2, "tokens": 8}  # of the audit while generating
@@ -45,16 +47,11 @@ def audit_decoding(model: nn.Module, batch: Mapping[str, Tensor], T: int, option
     return audit(model, few, T, generate={**options, "min_length": DECODED["tokens"], "max_length": DECODED["tokens"]})
 
 
-def backbone_terms(config: Config) -> list[Term]:
-    """The matmuls of the config's encoder at the length the energy is counted for."""
-    size = config.backbone
-    return encoder_terms(config.depth, size.hidden, size.intermediate, config.measure.length)
-
-
 def measure_model(model: nn.Module, samples: Sequence[Mapping[str, Tensor]], config: Config) -> dict[str, Any]:
     """energy_mj, energy_ann_mj, firing_rate and spike_driven of a result."""
+    terms, plain = measured_terms(config, spiking=True), measured_terms(config)
     low_bit = config.converted and not config.fires
-    return measure_terms(model, samples, backbone_terms(config), config.time_steps, config.fires, low_bit=low_bit)
+    return measure_terms(model, samples, terms, config.time_steps, config.fires, low_bit=low_bit, plain=plain)
 
 
 def measure_terms(
@@ -65,16 +62,18 @@ def measure_terms(
     spiking: bool,
     generate: Mapping[str, Any] | None = None,
     low_bit: bool = False,
+    plain: Sequence[Term] | None = None,
 ) -> dict[str, Any]:
     """The same for any model whose matmuls are `terms`; with `generate` rates and audit are those of decoding.
 
     A `low_bit` model neither spikes nor multiplies floats: no energy is claimed for it, as in the paper's tables.
+    `plain` are the matmuls of the ANN beside it, where they are not the same.
     """
     model = model.cpu()
-    ann = {"fp32": energy_mj(terms, "fp32"), "fp16": energy_mj(terms, "fp16")}
+    ann = {kind: energy_mj(plain or terms, kind) for kind in ("fp32", "fp16")}  # type: ignore[arg-type]
     few = {name: tensor[:AUDIT_ROWS] for name, tensor in samples[0].items()}
     report = audit(model, few if generate is None else _prompt(few), T, generate=generate).to_dict()
-    verdict = {key: report[key] for key in ("verdict", "spike_driven", "real_valued", "silent")}
+    verdict = {key: report[key] for key in ("verdict", "operations", "spike_driven", "real_valued", "silent")}
     if not spiking:
         rates: dict[str, Any] = {"mean": None, "per_site": {}}
         energy = dict.fromkeys(ann) if low_bit else ann
@@ -84,6 +83,11 @@ def measure_terms(
     return {
         "energy_mj": found,
         "energy_ann_mj": ann,
-        "firing_rate": {"mean": mean_rate(terms, per_site), "per_site": per_site},
+        "firing_rate": {"mean": _mean(terms, per_site), "per_site": per_site},
         "spike_driven": verdict,
     }
+
+
+def _mean(terms: Sequence[Term], rates: Mapping[str, float]) -> float:
+    """Weighted by the MACs that the sites feed; the plain mean where spikes feed none (SpikeGPT)."""
+    return mean_rate(terms, rates) if any(term.site for term in terms) else fmean(rates.values())

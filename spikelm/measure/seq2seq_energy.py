@@ -57,6 +57,15 @@ def seq2seq_terms(
     ]
 
 
+def causal_terms(layers: int, hidden: int, intermediate: int, length: int) -> list[Term]:
+    """The matmuls of a GPT-2 that reads `length` tokens one by one with a cache, without the LM head."""
+    pairs = length * (length + 1) // 2
+    return [
+        Term(term.name, None, pairs * hidden if " x " in term.name else term.macs, term.layer)
+        for term in encoder_terms(layers, hidden, intermediate, length)
+    ]
+
+
 def lm_head_terms(hidden: int, vocab: int, target: int, beams: int = 1) -> list[Term]:
     """The LM head, real-valued and paid once after the mean over T; the paper's figures leave it out."""
     check_sizes(hidden=hidden, vocab=vocab, target=target, beams=beams)

@@ -50,8 +50,8 @@ class Row:
     shapes: tuple[tuple[int, ...], ...]
     macs: int
     part: Part
-    operand: str | None  # input (of a linear), left, right, both
-    rate: float | None  # share of non-zero values of the spike operand (of the sparser one, if both)
+    operand: str | None  # input (of a linear), left, right, both; "input, summed": a residual's sum of spikes
+    rate: float | None  # share of non-zero values of the spike operand (of the sparser one, if both); spikes a value
     silent: bool  # the spike operand is all zero: addition only, but nothing is transmitted
 
     @property
@@ -70,6 +70,17 @@ def spike_rate(x: Tensor, T: int) -> float | None:
     one_level = torch.isfinite(high) & (high <= low * (1 + _TOLERANCE))
     constant = (values.amax(1) == values.amin(1)) & (high > 0)  # one value everywhere says nothing
     return float((values != 0).double().mean()) if one_level.all() and not constant.all() else None
+
+
+def sum_rate(x: Tensor, most: int) -> float | None:
+    """Spikes a value of a tensor that adds up to `most` spikes: whole numbers from 0 on; None for any other.
+
+    W (s_1 + s_2 + ...) is W s_1 + W s_2 + ...: additions only, as many as there are spikes.
+    """
+    if most < 2 or not x.is_floating_point() or x.numel() <= 2 or bool((x == x.flatten()[0]).all()):
+        return None
+    whole = (x >= 0) & (x <= most) & (x == x.round())
+    return float(x.double().mean()) if bool(whole.all()) else None
 
 
 @contextmanager
@@ -102,8 +113,9 @@ class MatmulWatch(TorchDispatchMode):
     scores are: the positions that are not masked then share one value).
     """
 
-    def __init__(self, model: nn.Module, T: int, stack: Stack, prefixes: tuple[str, ...]) -> None:
+    def __init__(self, model: nn.Module, T: int, stack: Stack, prefixes: tuple[str, ...], most: int = 1) -> None:
         super().__init__()
+        self.most = most  # spikes that a residual may have added up
         self.rows: list[Row] = []
         self.T, self.stack, self.prefixes = T, stack, prefixes
         self.weights = WeakTensorKeyDictionary(dict.fromkeys((*model.parameters(), *model.buffers())))
@@ -152,6 +164,9 @@ class MatmulWatch(TorchDispatchMode):
             kind, active = "linear", dict(zip(["input"], active.values(), strict=False))
         rates = {side: None if x in self.softmaxes else spike_rate(x, self.T) for side, x in active.items()}
         spikes = {side: rate for side, rate in rates.items() if rate is not None}
+        if not spikes and kind == "linear":
+            sums = {f"{side}, summed": sum_rate(x, self.most) for side, x in active.items()}
+            spikes = {side: rate for side, rate in sums.items() if rate is not None}
         self._add(op, kind, [left, right], macs, spikes)
 
     def _add(self, op: str, kind: str, operands: list[Tensor], macs: int, spikes: dict[str, float]) -> None:

@@ -9,36 +9,45 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification
+from transformers import BertConfig, BertForPreTraining
 
 from spikelm.errors import CheckpointError, ConfigError
 from spikelm.identity import SAID
+from spikelm.kinds import Kind, kind_of, named
 from spikelm.models.heads import apply_transform_act
 from spikelm.models.weights import backbone_folder
 from spikelm.schema import BackboneConfig, Config
 from spikelm.spiking import spikify, spiking_class
 
 
-def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> BertConfig:
-    """transformers' config of a backbone; hidden_act is the FFN's."""
-    if backbone.kind != "bert":
+def encoder_kind(backbone: BackboneConfig) -> Kind:
+    """The kind of a backbone that has BERT's sizes: an encoder, and no encoder-decoder."""
+    kind = kind_of(backbone)
+    if not kind.config:
         raise ConfigError(
             f"this task needs a BERT; backbone={backbone.name} is a {backbone.kind}", "backbone=bert_mini"
         )
-    return BertConfig(
-        vocab_size=vocab,
-        hidden_size=backbone.hidden,
-        num_hidden_layers=backbone.layers,
-        num_attention_heads=backbone.heads,
-        intermediate_size=backbone.intermediate,
-        max_position_embeddings=backbone.positions,
-        hidden_act=backbone.activation,
-        hidden_dropout_prob=backbone.dropout,
-        attention_probs_dropout_prob=backbone.attention_dropout,
-        initializer_range=backbone.init,
-        pad_token_id=0,
-        num_labels=num_labels,  # type: ignore[call-arg]
-    )
+    return kind
+
+
+def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> BertConfig:
+    """transformers' config of a BERT or of a kind of its sizes; hidden_act is the FFN's."""
+    sizes = {
+        "vocab_size": vocab,
+        "hidden_size": backbone.hidden,
+        "num_hidden_layers": backbone.layers,
+        "num_attention_heads": backbone.heads,
+        "intermediate_size": backbone.intermediate,
+        "max_position_embeddings": backbone.positions,
+        "hidden_act": backbone.activation,
+        "hidden_dropout_prob": backbone.dropout,
+        "attention_probs_dropout_prob": backbone.attention_dropout,
+        "initializer_range": backbone.init,
+        "pad_token_id": 0,
+        "num_labels": num_labels,
+    }
+    found: BertConfig = named(encoder_kind(backbone).config)(**{**sizes, **backbone.options})
+    return found
 
 
 def neuron_spec(config: Config) -> dict[str, Any]:
@@ -52,8 +61,8 @@ def weights_spec(config: Config) -> dict[str, Any]:
 
 
 def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
-    """A randomly initialised BERT with MLM and NSP heads."""
-    model = BertForPreTraining(bert_config(config.backbone, vocab))
+    """A randomly initialised BERT, or a kind of its sizes, with MLM and NSP heads."""
+    model = named(encoder_kind(config.backbone).pretraining)(bert_config(config.backbone, vocab))
     with torch.no_grad():
         embeddings = model.bert.embeddings
         for table in (embeddings.position_embeddings, embeddings.token_type_embeddings):
@@ -78,10 +87,11 @@ def build_classifier(config: Config, pretrained: Path | None) -> nn.Module:
     weights are taken, and a spiking model sets its amplitudes on the first batch.
     """
     folder = pretrained or backbone_folder(config.backbone)
+    cls = named(encoder_kind(config.backbone).classifier)
     settings = {"num_labels": num_labels(config), "num_hidden_layers": config.depth}
     if config.converted and pretrained is not None and time_steps_of(pretrained) == config.time_steps:
-        return load(spiking_class(BertForSequenceClassification), folder, config, **settings)
-    return spiking_if_asked(load(BertForSequenceClassification, folder, config, **settings), config)
+        return load(spiking_class(cls), folder, config, **settings)
+    return spiking_if_asked(load(cls, folder, config, **settings), config)
 
 
 def num_labels(config: Config) -> int:

@@ -12,7 +12,8 @@ from torch import nn
 from transformers import BertForSequenceClassification, BertModel
 
 from spikelm.errors import CheckpointError
-from spikelm.models.bert import load, num_labels, spiking_if_asked
+from spikelm.kinds import named
+from spikelm.models.bert import bert_config, encoder_kind, load, num_labels, spiking_if_asked
 from spikelm.models.weights import backbone_folder
 from spikelm.neurons import Neuron
 from spikelm.schema import Config
@@ -27,8 +28,11 @@ def teacher_encoder(config: Config, folder: Path | None) -> Any:
     return load(BertModel, folder or backbone_folder(config.backbone), config, **NO_DROPOUT)
 
 
-def build_student(config: Config, folder: Path | None) -> nn.Module:
-    """The teacher's encoder with neurons. Without dropout: what is imitated has none."""
+def build_student(config: Config, folder: Path | None, vocab: int) -> nn.Module:
+    """The teacher's encoder with neurons, or a random one of another kind. No dropout: what is imitated has none."""
+    kind = encoder_kind(config.backbone)
+    if kind.neuron == "spiking":
+        return spiking_if_asked(named(kind.encoder)(bert_config(config.backbone, vocab)), config)
     return spiking_if_asked(teacher_encoder(config, folder), config)
 
 

@@ -13,13 +13,14 @@ from typing import Any
 
 from spikelm.data.remembered import cached_file_hash
 from spikelm.errors import ConfigError
+from spikelm.kinds import KINDS
 from spikelm.schema import BackboneConfig
 
 PACKAGE = "package:"  # package:NAME is the folder model/ of an installed package
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the latter is read by torch with weights_only
 TOKENIZERS = ("tokenizer*.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model")
-KINDS = ("bert", "bart", "mbart")
-SIZES = {
+FOUND = ("bert", "bart", "mbart")  # kinds that backbone=hf finds out by itself
+BERT_SIZES = {
     "layers": "num_hidden_layers",
     "hidden": "hidden_size",
     "heads": "num_attention_heads",
@@ -36,6 +37,17 @@ SEQ2SEQ_SIZES = {
     "positions": "max_position_embeddings",
     "vocab": "vocab_size",
 }
+
+GPT2_SIZES = {
+    "layers": "n_layer",
+    "hidden": "n_embd",
+    "heads": "n_head",
+    "intermediate": "n_inner",
+    "positions": "n_positions",
+    "vocab": "vocab_size",
+}
+#: model_type of the weights -> backbone's key -> theirs
+SIZES = {"bert": BERT_SIZES, "bart": SEQ2SEQ_SIZES, "mbart": SEQ2SEQ_SIZES, "gpt2": GPT2_SIZES}
 
 
 def on_hub(path: str) -> bool:
@@ -114,23 +126,30 @@ def read_kind(path: str) -> str:
     """The kind of a checkpoint by its config.json: bert, bart or mbart."""
     file = weights_folder(path) / "config.json"
     kind = str(_read(file, "known").get("model_type"))
-    if kind not in KINDS:
-        raise ConfigError(f"{file}: model_type is {kind!r}, expected one of: {', '.join(KINDS)}")
+    if kind not in FOUND:
+        raise ConfigError(f"{file}: model_type is {kind!r}, expected one of: {', '.join(FOUND)}")
     return kind
+
+
+def size_names(kind: str) -> dict[str, str]:
+    """The backbone's sizes by the names that its weights' config.json has for them."""
+    return SIZES[KINDS[kind].weights]
 
 
 def read_sizes(path: str, kind: str = "bert") -> dict[str, Any]:
     """The backbone's sizes from the checkpoint's config.json, which must be of the backbone's kind."""
     file = weights_folder(path) / "config.json"
-    found = _read(file, kind.upper())
+    found, expected = _read(file, kind.upper()), KINDS[kind].weights
     try:
-        names = SIZES if kind == "bert" else SEQ2SEQ_SIZES
-        sizes = {ours: int(found[theirs]) for ours, theirs in names.items()}
+        if expected == "gpt2":  # null there: four times the width
+            found["n_inner"] = found.get("n_inner") or 4 * found["n_embd"]
+        sizes = {ours: int(found[theirs]) for ours, theirs in size_names(kind).items()}
     except (ValueError, KeyError) as error:
         raise ConfigError(f"{file} is not the config of a {kind.upper()} checkpoint: {error!r}") from error
-    if found.get("model_type") != kind:
+    if found.get("model_type") != expected:
         raise ConfigError(
-            f"{file}: model_type is {found.get('model_type')!r}, expected {kind!r}", "set backbone.kind to the model's"
+            f"{file}: model_type is {found.get('model_type')!r}, expected {expected!r}",
+            "set backbone.kind to the model's",
         )
     return sizes
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -149,7 +150,13 @@ def arctan_slope(distance: Tensor, sharpness: float = 2.0) -> Tensor:
     return (sharpness / 2) / (math.pi / 2 * sharpness * distance).square_().add_(1)
 
 
-def _leaky_potentials(x: Tensor, tau: float, threshold: float) -> Tensor:
+def sigmoid_slope(distance: Tensor, sharpness: float = 4.0) -> Tensor:
+    """Derivative of sigma(a u), a sigma (1 - sigma)."""
+    level = torch.sigmoid(sharpness * distance)
+    return sharpness * level * (1 - level)
+
+
+def leaky_potentials(x: Tensor, tau: float, threshold: float) -> Tensor:
     """h_t = v_{t-1} + (x_t - v_{t-1}) / tau; v_t = h_t (1 - [h_t >= threshold])."""
     h = torch.empty_like(x)
     v = torch.zeros_like(x[0])
@@ -159,6 +166,16 @@ def _leaky_potentials(x: Tensor, tau: float, threshold: float) -> Tensor:
     return h
 
 
+def _leaky_gradient(x: Tensor, grad: Tensor, tau: float, threshold: float, slope: Callable[[Tensor], Tensor]) -> Tensor:
+    """dL/dh_t = dL/ds_t slope(h_t - threshold) + (1 - 1/tau) [h_t < threshold] dL/dh_{t+1};  dL/dx = dL/dh / tau."""
+    h = leaky_potentials(wide(x), tau, threshold)
+    grad_h = grad * slope(h - threshold)
+    keep = h.lt_(threshold).mul_(1 - 1 / tau)
+    for t in range(x.shape[0] - 2, -1, -1):
+        grad_h[t].addcmul_(grad_h[t + 1], keep[t])
+    return grad_h.div_(tau).to(x.dtype)
+
+
 class LeakyArctan(torch.autograd.Function):
     """LIF as in SpikingJelly: decaying input, hard reset to 0 (detached), arctan surrogate."""
 
@@ -166,18 +183,30 @@ class LeakyArctan(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, tau: float, threshold: float) -> Tensor:
         ctx.tau, ctx.threshold = tau, threshold
         ctx.save_for_backward(x)
-        return _leaky_potentials(wide(x), tau, threshold).ge_(threshold).to(x.dtype)
+        return leaky_potentials(wide(x), tau, threshold).ge_(threshold).to(x.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (x,) = ctx.saved_tensors
-        h = _leaky_potentials(wide(x), ctx.tau, ctx.threshold)
-        grad_h = grad * arctan_slope(h - ctx.threshold)
-        keep = h.lt_(ctx.threshold).mul_(1 - 1 / ctx.tau)
-        for t in range(x.shape[0] - 2, -1, -1):
-            grad_h[t].addcmul_(grad_h[t + 1], keep[t])
-        return grad_h.div_(ctx.tau).to(x.dtype), None, None
+        return _leaky_gradient(x, grad, ctx.tau, ctx.threshold, arctan_slope), None, None
+
+
+class LeakySigmoid(torch.autograd.Function):
+    """The same with the sigmoid surrogate."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, tau: float, threshold: float, sharpness: float) -> Tensor:
+        ctx.tau, ctx.threshold, ctx.sharpness = tau, threshold, sharpness
+        ctx.save_for_backward(x)
+        return leaky_potentials(wide(x), tau, threshold).ge_(threshold).to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        (x,) = ctx.saved_tensors
+        slope = partial(sigmoid_slope, sharpness=ctx.sharpness)
+        return _leaky_gradient(x, grad, ctx.tau, ctx.threshold, slope), None, None, None
 
 
 def _parallel_potentials(flat: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

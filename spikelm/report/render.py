@@ -78,7 +78,7 @@ def our_row(table: PaperTable, row: Row, options: Sequence[str]) -> dict[str, An
 def _measured(system: str, tuned: list[dict[str, Any]], options: Sequence[str]) -> list[dict[str, Any]]:
     """Where energy and firing rate come from: the system's pretrained run, or the fine-tuned ones if it has none."""
     config = load_config([f"system={system}", *options])
-    converted_later = config.converted and config.distill.start in ("teacher", "previous")
+    converted_later = config.converted and config.distill.start != "pretrained"
     if config.backbone.path or config.backbone.keep_layers or converted_later:
         return tuned
     pretrained = _result(system, "pretrain", options)

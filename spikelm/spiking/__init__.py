@@ -29,12 +29,15 @@ def load_pretrained(folder: str | Path, **kwargs: Any) -> nn.Module:
     """The model saved in `folder`, spiking or not, as the class it was saved from."""
     import transformers
 
+    from spikelm.kinds import own_class
+
     path = Path(folder) / "config.json"
     try:
         name = json.loads(path.read_text())["architectures"][0]
     except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(f"{folder} does not hold a saved model: {error}") from error
-    cls = getattr(transformers, name.removeprefix("Spiking"))
+    plain = name.removeprefix("Spiking")
+    cls = own_class(plain) or getattr(transformers, plain)
     model = (spiking_class(cls) if name.startswith("Spiking") else cls).from_pretrained(folder, **kwargs)
     apply_transform_act(model)
     return model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from torch import nn
@@ -27,6 +27,7 @@ class Site:
     argument: str = HIDDEN
     part: tuple[int, int] | None = None
     source: bool = False  # its tokens are the encoder's, although it sits in a decoder
+    threshold: str = ""  # the key of the model's config that scales the neuron's threshold here
 
     @property
     def child(self) -> str:
@@ -72,6 +73,38 @@ BERT = Stack(
     ),
 )
 
+# Facts 2.11: SpikingFormer has the same places; keys and values are normed before they are spiked.
+SPIKINGFORMER = replace(
+    BERT,
+    sites=tuple(
+        replace(site, memory=True, threshold="attention_threshold" if site.name == "attn_out_in" else "")
+        for site in BERT.sites
+    ),
+)
+
+# Facts 2.10: the student of SpikeBERT spikes what leaves each linear and its norm, and what enters the output's.
+SPIKFORMER = Stack(
+    path="encoder",
+    blocks="layer",
+    sites=(
+        Site("query_out", "attention.self.query", "output"),
+        Site("key_out", "attention.self.key", "output"),
+        Site("value_out", "attention.self.value", "output"),
+        Site("attn_out_in", "attention.output.dense", "input", threshold="attention_threshold"),
+        Site("attn_out", "attention.output.dense", "output"),
+        Site("ffn1_out", "intermediate.dense", "output"),
+        Site("ffn2_out", "output.dense", "output"),
+    ),
+)
+
+# Facts 2.22: SpikeGPT spikes what leaves a block's two halves; its linears read what is not spiked.
+SPIKEGPT = Stack(
+    path="",
+    blocks="blocks",
+    sites=(Site("time_out", "time", "output"), Site("channel_out", "channel", "output")),
+    entry="embeddings",
+)
+
 # Facts 2.20: the same in BART and mBART. A decoder layer has ten linears: q, k, v of self attention share one input
 # neuron, k and v of cross attention another. BART_base: 96 linears fed by 66 neurons, 36 more on keys and values.
 _SELF = (
@@ -109,7 +142,15 @@ GPT2 = Stack(
     cached=True,
 )
 
-ARCHITECTURES: dict[str, tuple[Stack, ...]] = {"bert": (BERT,), "bart": BART, "mbart": BART, "gpt2": (GPT2,)}
+ARCHITECTURES: dict[str, tuple[Stack, ...]] = {
+    "bert": (BERT,),
+    "bart": BART,
+    "mbart": BART,
+    "gpt2": (GPT2,),
+    "spikingformer": (SPIKINGFORMER,),
+    "spikformer": (SPIKFORMER,),
+    "spikegpt": (SPIKEGPT,),
+}
 
 #: sites of a decoder whose tokens are the encoder's
 SOURCE_SITES = frozenset(site.name for site in _CROSS if site.source)

@@ -135,7 +135,9 @@ def _attach_neurons(model: Any, spec: Mapping[str, Any], variant: Mapping[str, A
     for stack in stacks_of(model):
         for index, block in enumerate(base.get_submodule(stack.prefix)):
             for site in sites_of(stack, variant):
-                _attach_neuron(block, site, spec, f"{stack.prefix}.{index}.{site.name}", cross)
+                _attach_neuron(
+                    block, site, _scaled(spec, site, model.config), f"{stack.prefix}.{index}.{site.name}", cross
+                )
         fold(base, stack, T, aligned=cross == "step")
         if stack.cached:
             base.get_submodule(stack.path).register_forward_pre_hook(_give_cache, with_kwargs=True)
@@ -157,6 +159,13 @@ def _attach_neuron(block: Any, site: Site, spec: Mapping[str, Any], name: str, c
         host.register_forward_pre_hook(partial(_spike_input, site), with_kwargs=True)
     else:
         host.register_forward_hook(partial(_spike_output, site))
+
+
+def _scaled(arguments: Mapping[str, Any], site: Site, config: Any) -> Mapping[str, Any]:
+    """The neuron's arguments with the threshold that its site asks for; elastic neurons have none to scale."""
+    if not site.threshold or "theta" not in arguments:
+        return arguments
+    return {**arguments, "theta": arguments["theta"] * getattr(config, site.threshold)}
 
 
 def _spike_input(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:

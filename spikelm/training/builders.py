@@ -1,9 +1,10 @@
-"""What each kind of run is made of: pretraining, general distillation, fine-tuning; data to model to module."""
+"""What every kind of run is made of: text to batches to a module, and what is measured on it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +20,27 @@ from spikelm.data.blocks import BlockBatches
 from spikelm.data.cache import encoded_documents, encoded_rows
 from spikelm.data.corpus import load_documents
 from spikelm.data.encode import Encoded, encode_rows, with_unlabelled
-from spikelm.data.pretraining import PretrainingBatches
 from spikelm.data.sentences import SentenceBatches
 from spikelm.data.sources import Text, load_rows
 from spikelm.data.task_text import other_rows
 from spikelm.data.tokenizer import load_tokenizer
+from spikelm.errors import ConfigError
 from spikelm.identity import distills
+from spikelm.kinds import kind_of, named
 from spikelm.measure.metrics import constant_predictor
 from spikelm.measure.model import AUDIT_ROWS
-from spikelm.models.bert import build_classifier, build_pretraining_model, load_pretraining
-from spikelm.models.students import (
-    build_student,
-    convert,
-    load_student,
-    load_teacher,
-    succeed,
-    take_head,
-    teacher_encoder,
-)
 from spikelm.schema import Config
-from spikelm.training.modules import INPUTS, GlueModule, PretrainModule, StageModule
+from spikelm.training.modules import INPUTS, GlueModule, StageModule
 from spikelm.training.optimization import total_steps
-from spikelm.training.students import GeneralModule, ImitatingPretrainModule, StudentModule, Teacher
-from spikelm.training.teacher_cache import CachedTeacher
 
 EVALUATION_BATCH = 128
 EVALUATIONS = 10  # of pretraining and general distillation
 HELD_OUT_ROWS = 512  # pairs or sentences that pretraining and general distillation are evaluated on
+#: kind of task -> the function of a kind's module of stages
+FUNCTIONS = {
+    **{"pretrain": "pretraining", "general": "general", "seq2seq": "pairs"},
+    **dict.fromkeys(("classification", "regression"), "fine_tuning"),
+}
 
 
 @dataclass
@@ -65,34 +60,38 @@ class Stage:
 
 def build_stage(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     """The stage of a config; `needed` are the directories of its prerequisites by role."""
-    if config.task.kind in ("pretrain", "general"):
-        return _unlabelled(config, needed, console)
-    if config.task.kind == "seq2seq":
-        from spikelm.training.seq2seq_builder import seq2seq_stage
+    module = import_module(f"spikelm.training.{kind_of(config.backbone).stages}")
+    build = getattr(module, FUNCTIONS[config.task.kind], None)
+    if build is None:
+        size = config.backbone
+        raise ConfigError(f"this task needs a BERT; backbone={size.name} is a {size.kind}", "backbone=bert_mini")
+    found: Stage = build(config, needed, console)
+    return found
 
-        return seq2seq_stage(config, needed, console)
-    return _fine_tuning(config, needed, console)
 
+def unlabelled_stage(
+    config: Config,
+    console: Console,
+    module: Callable[[Tokenizer, int], StageModule],
+    tokenizer: Tokenizer | None = None,
+    prepare: Callable[[Text], Text] = lambda text: text,
+    held_out_rows: int = HELD_OUT_ROWS,
+    **settings: Any,
+) -> Stage:
+    """Text without labels, evaluated on what is held out; `module` is made for a tokenizer and a number of steps.
 
-def _unlabelled(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
-    """Pretraining and general distillation: text without labels, evaluated on what is held out."""
+    `prepare` changes the text, `settings` are those of the kind's batches.
+    """
     cache = Path(config.runs_dir) / ".cache"
-    text = announced(load_documents(config.source, cache, config.stage.task_rows), console)
-    tokenizer = load_tokenizer(config.source, config.backbone, cache)
-    stage, pretraining = config.stage, config.task.kind == "pretrain"
-    train = _text_batches(config, text, "train", tokenizer, stage.batch)
-    held_out = _text_batches(config, text, "validation", tokenizer, EVALUATION_BATCH)
-    total = total_steps(stage, train.steps_per_epoch)
-    if pretraining:
-        module: StageModule = _pretraining(config, needed, tokenizer.get_vocab_size(), total)
-    else:
-        folder = needed["teacher"] / "model" if "teacher" in needed else None
-        student, teacher = build_student(config, folder), Teacher(teacher_encoder(config, folder))
-        module = GeneralModule(student, teacher, stage, total, config.seed)
+    text = prepare(announced(load_documents(config.source, cache, config.stage.task_rows), console))
+    tokenizer = tokenizer or load_tokenizer(config.source, config.backbone, cache)
+    train = _text_batches(config, text, "train", tokenizer, config.stage.batch, **settings)
+    held_out = _text_batches(config, text, "validation", tokenizer, EVALUATION_BATCH, **settings)
+    total = total_steps(config.stage, train.steps_per_epoch)
     return Stage(
-        module=module,
+        module=module(tokenizer, total),
         train=train,
-        evaluation=[held_out.fixed(HELD_OUT_ROWS)],
+        evaluation=[held_out.fixed(held_out_rows)],
         samples=_sample(train.fixed(config.measure.samples)),
         evaluate_every=max(1, total // EVALUATIONS),
         source=text.record(config.source),
@@ -100,25 +99,20 @@ def _unlabelled(config: Config, needed: Mapping[str, Path], console: Console) ->
     )
 
 
-def _text_batches(config: Config, text: Text, split: str, tokenizer: Tokenizer, batch: int) -> BlockBatches:
-    """Batches of a split of unlabelled text, as the run's kind makes them."""
+def _text_batches(
+    config: Config, text: Text, split: str, tokenizer: Tokenizer, batch: int, **settings: Any
+) -> BlockBatches:
+    """Batches of a split of unlabelled text: single sentences to imitate, else as the backbone's kind is pretrained."""
     documents = encoded_documents(text, split, tokenizer, Path(config.runs_dir) / ".cache")
-    if config.task.kind == "pretrain":
-        return PretrainingBatches(documents, tokenizer, config.seed, batch, config.stage.max_length)
-    rows = text.task_rows if split == "train" else 0
-    return SentenceBatches(documents, tokenizer, config.seed, batch, config.stage.max_length, task_rows=rows)
+    if config.task.kind == "general":
+        make, settings = SentenceBatches, {"task_rows": text.task_rows if split == "train" else 0}
+    else:
+        make = named(kind_of(config.backbone).batches)
+    return make(documents, tokenizer, config.seed, batch, config.stage.max_length, **settings)
 
 
-def _pretraining(config: Config, needed: Mapping[str, Path], vocab: int, total: int) -> StageModule:
-    """From scratch, or from the plain pretrained model that is imitated as well."""
-    if "teacher" not in needed:
-        return PretrainModule(build_pretraining_model(config, vocab), config.pretrain, total, config.seed)
-    student, teacher = (load_pretraining(config, needed["teacher"] / "model", plain) for plain in (False, True))
-    imitated = Teacher(teacher, dropout=config.distill.dropout)
-    return ImitatingPretrainModule(student, imitated, config.pretrain, total, config.seed)
-
-
-def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+def fine_tuning_stage(config: Config, console: Console, module: Callable[[int, Encoded, str], GlueModule]) -> Stage:
+    """A task with labels; `module` is made for a number of steps, the training rows and the hash of the content."""
     task, stage = config.task, config.finetune
     text = announced(load_rows(task, config.source), console)
     cache = Path(config.runs_dir) / ".cache"
@@ -138,7 +132,7 @@ def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -
         found = constant_predictor(labels, task.metrics, max(1, len(task.labels)), regression)
         constant |= {f"{name}{suffix}": found[name] for name in task.metrics}
     return Stage(
-        module=_fine_tuned(config, needed, total, encoded["train"], text.content_hash),
+        module=module(total, encoded["train"], text.content_hash),
         train=train,
         evaluation=[evaluation_batches(encoded[split], EVALUATION_BATCH) for split in task.splits],
         samples=_sample([RowBatches(encoded[first], 0, config.measure.samples)[0]]),
@@ -146,43 +140,6 @@ def _fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -
         source=text.record(config.source),
         constant=constant,
     )
-
-
-def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int, rows: Encoded, content: str) -> GlueModule:
-    """The module of a fine-tuning, with its teacher where it has one."""
-    task, stage, settings = config.task, config.finetune, config.distill
-    models = {role: directory / "model" for role, directory in needed.items()}
-    if "teacher" not in models:
-        return GlueModule(build_classifier(config, models.get("pretrained")), task, stage, total, config.seed)
-    known = load_student if settings.teacher == "previous" else load_teacher
-    teacher = known(config, models["teacher"])
-    if settings.start == "general":  # which has no dropout either, as what is imitated has none
-        config = replace(config, backbone=replace(config.backbone, dropout=0.0, attention_dropout=0.0))
-    model: Any
-    if settings.start == "teacher":
-        model = convert(config, models["teacher"])
-    elif settings.start == "previous":
-        model = succeed(config, models["pretrained"])
-    else:
-        model = build_classifier(config, models.get("pretrained"))
-    if settings.head == "teacher":
-        take_head(model, teacher)
-    if settings.frozen_embeddings:
-        model.bert.embeddings.requires_grad_(False)
-    if not settings.imitates:  # a start is all it is asked for
-        return GlueModule(model, task, stage, total, config.seed)
-    maps = settings.attention > 0
-    if maps:  # only the eager path has them, and a variant's own
-        if settings.teacher == "ann":
-            teacher.set_attn_implementation("eager")
-        if config.variant.attention == "real":
-            model.set_attn_implementation("eager")
-    asked = Teacher(teacher, maps, settings.dropout, projections=bool(settings.scores or settings.relations))
-    if settings.cache:
-        name, cache = needed["teacher"].name, Path(config.runs_dir) / ".cache"
-        kept = CachedTeacher(asked, name, rows, f"{content} {stage.max_length}", cache)
-        return StudentModule(model, kept, settings, task, stage, total, config.seed)
-    return StudentModule(model, asked, settings, task, stage, total, config.seed)
 
 
 def audit_batch(saved: Mapping[str, Any]) -> Batch:

@@ -43,6 +43,16 @@ def hidden_losses(
     return losses
 
 
+def representation_loss(losses: Sequence[Tensor], rows: int) -> Tensor:
+    """Stage 1 of SpikeBERT: (1/B) sum over the layers of the mean squared error (facts 2.10)."""
+    return torch.stack(list(losses)).sum() / rows
+
+
+def embedding_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """Mean squared error of two matrices of word embeddings."""
+    return F.mse_loss(student.float(), teacher.float())
+
+
 def attention_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
     """For each layer the squared error of the maps (B, heads, n, n), summed over keys, mean over heads and queries."""
     real = mask.bool()

@@ -35,6 +35,7 @@ def quiet_libraries() -> None:
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
+    warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
@@ -71,7 +72,7 @@ def fit(
         dirpath=folder,
         filename="step-{step}",
         auto_insert_metric_name=False,
-        every_n_train_steps=min(config.checkpoint_every, module.total),
+        every_n_train_steps=max(1, min(config.checkpoint_every, module.total)),
         save_top_k=1,
         enable_version_counter=False,
     )
@@ -88,7 +89,7 @@ def fit(
         max_steps=module.total,
         max_epochs=1,
         gradient_clip_val=module.stage.clip,
-        val_check_interval=min(evaluate_every, module.total),
+        val_check_interval=max(1, min(evaluate_every, module.total)),
         check_val_every_n_epoch=None,
         callbacks=[*callbacks, checkpoint],
         logger=False,
@@ -104,7 +105,8 @@ def fit(
     ]
     module.train()  # a loaded model is in eval mode, and Lightning leaves it there: without dropout
     with _attention(config.precision, on_gpu):
-        _fit(trainer, module, train.loader(start, module.total, config.workers), loaders, resume)
+        if module.total:  # a model that is used as it is has no steps
+            _fit(trainer, module, train.loader(start, module.total, config.workers), loaders, resume)
         if not module.scores or module.total % min(evaluate_every, module.total):
             trainer.validate(module, loaders, verbose=False)
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
 from torch import nn
-from torch.optim import AdamW
+from torch.optim import Adagrad, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from spikelm.neurons import Neuron
 from spikelm.schema import StageConfig
+
+ACCUMULATED = 0.1  # Adagrad's squared gradients at the start, as the pointer-generator has it
 
 
 def total_steps(stage: StageConfig, steps_per_epoch: int) -> int:
@@ -32,8 +39,10 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
 
 
 def learning_rate(stage: StageConfig, total: int, step: int) -> float:
-    """Share of the peak at a step: linear warm-up, then linear to zero or constant.
+    """Share of the peak at a step: linear warm-up, then linear to zero, constant, half a cosine to zero, or
+    sqrt(warm-up / step).
 
+    A cosine changes once an epoch where the stage is counted in epochs.
     The schedule is made for schedule_stretch * total steps and takes schedule_speed of them an update.
     """
     warmup = warmup_steps(stage, total)
@@ -41,12 +50,43 @@ def learning_rate(stage: StageConfig, total: int, step: int) -> float:
     step *= stage.schedule_speed or 1
     if step < warmup:
         return step / max(1, warmup)
+    if stage.schedule == "inverse_sqrt":
+        return float((max(1, warmup) / max(1, step)) ** 0.5)
+    floor = stage.floor or 0.0
+    return floor + (1 - floor) * _falling(stage, total - warmup, step - warmup)
+
+
+def _falling(stage: StageConfig, total: int, step: int) -> float:
+    """From 1 behind the warm-up to 0 at the end."""
     if stage.schedule == "constant":
         return 1.0
-    return max(0.0, (total - step) / max(1, total - warmup))
+    if stage.schedule == "cosine":
+        done = min(1.0, step / max(1, total))
+        return (1 + math.cos(math.pi * (math.floor(done * stage.epochs) / stage.epochs if stage.epochs else done))) / 2
+    return max(0.0, (total - step) / max(1, total))
 
 
-def optimizer_and_schedule(model: nn.Module, stage: StageConfig, total: int) -> tuple[AdamW, LambdaLR]:
-    """AdamW with torch's defaults (betas 0.9 and 0.999, eps 1e-8) and the stage's schedule."""
-    optimizer = AdamW(parameter_groups(model, stage.weight_decay), lr=stage.lr)
-    return optimizer, LambdaLR(optimizer, lambda step: learning_rate(stage, total, step))
+def optimizer_and_schedule(model: Any, stage: StageConfig, total: int) -> tuple[Optimizer, LambdaLR]:
+    """The stage's optimiser and schedule: AdamW, by default with torch's betas 0.9 and 0.999 and eps 1e-8, or Adagrad.
+
+    An encoder with a rate or warm-up of its own is a group of its own, which for both is an optimiser of its own.
+    """
+    groups = parameter_groups(model, stage.weight_decay)
+    stages = [stage] * len(groups)
+    if stage.encoder_lr or stage.encoder_warmup:
+        apart = replace(stage, lr=stage.encoder_lr or stage.lr, warmup=stage.encoder_warmup or stage.warmup)
+        inside = {id(parameter) for parameter in model.get_encoder().parameters()}
+        halves = [[[p for p in g["params"] if (id(p) in inside) == e] for g in groups] for e in (False, True)]
+        groups = [
+            {**group, "params": params, "lr": one.lr}
+            for one, half in zip((stage, apart), halves, strict=True)
+            for group, params in zip(groups, half, strict=True)
+        ]
+        stages = [stage, stage, apart, apart]
+    optimizer: Optimizer
+    if stage.optimizer == "adagrad":
+        optimizer = Adagrad(groups, lr=stage.lr, initial_accumulator_value=ACCUMULATED)
+    else:
+        first, second, eps = stage.adam or (0.9, 0.999, 1e-8)
+        optimizer = AdamW(groups, lr=stage.lr, betas=(first, second), eps=eps)
+    return optimizer, LambdaLR(optimizer, [partial(learning_rate, one, total) for one in stages])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,38 +34,56 @@ from spikelm.training.seq2seq import INPUTS, Seq2SeqModule, Seq2SeqStudent, Seq2
 EVALUATION_BATCH = 32
 
 
-def seq2seq_stage(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
-    """The stage of a task with pairs of texts; a student has its fine-tuned teacher among the `needed`."""
+def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """BART or mBART; a student has its fine-tuned teacher among the `needed`."""
+    return pairs_stage(config, console, load_pair_tokenizer, partial(_module, config, needed), measure_seq2seq)
+
+
+def pairs_stage(
+    config: Config,
+    console: Console,
+    load: Callable[..., PairTokenizer],
+    module: Callable[[int, Generator, PairTokenizer], Seq2SeqModule],
+    measure: Callable[[nn.Module, list[Batch], Config, Generator, int], dict[str, Any]],
+    options: Mapping[str, Any] | None = None,
+) -> Stage:
+    """A task with pairs of texts; `load` gives its tokenizer, `module` is made for steps, generator and tokenizer.
+
+    `options` of generate() are added to the task's.
+    """
     task, stage = config.task, config.finetune
     text = announced(load_pairs(task, config.source), console)
     cache = Path(config.runs_dir) / ".cache"
-    tokenizer = load_pair_tokenizer(task, config.source, config.backbone, text, cache)
+    tokenizer = load(task, config.source, config.backbone, text, cache)
     encoded = {split: encoded_pairs(text, split, task, tokenizer, cache) for split in text.splits}
     train = PairBatches(encoded["train"], tokenizer, config.seed, stage.batch)
     total = total_steps(stage, train.steps_per_epoch)
     generator = _generator(config, text, tokenizer, console)
+    generator.options = {**generator.options, **(options or {})}
+    made = module(total, generator, tokenizer)
+    generator = made.generator  # the module's own, where it has another
     first = next(iter(task.splits))
     samples = evaluation_pairs(encoded[first], tokenizer, config.measure.samples)[:1]
 
-    def measure(model: nn.Module, some: list[Batch]) -> dict[str, Any]:
+    def measured(model: nn.Module, some: list[Batch]) -> dict[str, Any]:
         if select_mode(config) != "last":  # the texts are of the last evaluation, the model is not
             rows = range(min(config.measure.samples, len(encoded[first])))
             generator.again(model, pair_batch(encoded[first], rows, tokenizer))
-        return measure_seq2seq(model, some, config, generator, tokenizer.vocab_size)
+        return measure(model, some, config, generator, tokenizer.vocab_size)
 
     def report() -> dict[str, Any]:
         found = {"samples": generator.samples(), "metric_notes": generator.notes}
         return {**found, **({"weights": weights_record(config.backbone.path, cache)} if config.backbone.path else {})}
 
     return Stage(
-        module=_module(config, needed, total, generator, tokenizer),
+        module=made,
         train=train,
         evaluation=[evaluation_pairs(encoded[split], tokenizer, EVALUATION_BATCH) for split in task.splits],
         samples=[{name: batch[name] for name in INPUTS} for batch in samples],
         evaluate_every=max(1, total // 5),
         source=text.record(config.source),
         constant={},
-        measure=measure,
+        measure=measured,
         report=report,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,11 +14,13 @@ from spikelm.schema import DistillConfig, StageConfig, TaskConfig
 from spikelm.training.distillation import (
     attention_losses,
     direction_loss,
+    embedding_loss,
     hidden_losses,
     layer_weights,
     logits_loss,
     perturb,
     relation_losses,
+    representation_loss,
     score_losses,
     weighted,
 )
@@ -51,26 +53,40 @@ def wanted(attention: bool) -> dict[str, bool]:
     return {"output_hidden_states": True, "output_attentions": attention}
 
 
-class GeneralModule(StageModule):
-    """Loss = mean over the layers of |s - t|^2 / var(t); the embeddings, equal in both, are frozen."""
+def imitated(model: Any, mask: Tensor) -> Tensor:
+    """The tokens whose states are compared: the real ones, or all where the student knows no mask."""
+    return mask if getattr(model.config, "mask", True) else torch.ones_like(mask)
 
-    def __init__(self, model: Any, teacher: Teacher, stage: StageConfig, total: int, seed: int) -> None:
+
+class GeneralModule(StageModule):
+    """Loss = mean over the layers of |s - t|^2 / var(t), or as SpikeBERT has it (distill.reduction=rows).
+
+    A student made of its teacher has the same embeddings: they are frozen.
+    """
+
+    def __init__(
+        self, model: Any, teacher: Teacher, settings: DistillConfig, stage: StageConfig, total: int, seed: int
+    ) -> None:
         super().__init__(model, stage, total, seed)
         self.teacher = teacher
-        model.embeddings.requires_grad_(False)
-        model.pooler.requires_grad_(False)  # no loss sees it
+        self.by_rows = settings.reduction == "rows"
+        unseen = (model.encoder.norm,) if hasattr(model, "transforms") else (model.embeddings, model.pooler)
+        for part in unseen:  # by any loss, or equal in both
+            part.requires_grad_(False)
 
     def losses(self, batch: Batch) -> tuple[list[Tensor], Tensor]:
         """The loss of each layer, and the cosine of the two models' mean states, sentence by sentence."""
         goal = self.teacher(batch)
         found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(False))
-        mask = batch["attention_mask"]
-        layers = hidden_losses(found.hidden_states[1:], goal.hidden_states[1:], mask)
-        means = [(output.last_hidden_state * mask[..., None]).sum(1) for output in (found, goal)]
+        mask = imitated(self.model, batch["attention_mask"])
+        layers = hidden_losses(found.hidden_states[1:], goal.hidden_states[1:], mask, scaled=not self.by_rows)
+        means = [(output.hidden_states[-1] * mask[..., None]).sum(1) for output in (found, goal)]
         return layers, F.cosine_similarity(*means)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        return torch.stack(self.losses(batch)[0]).mean() * batch.get("token_share", 1.0)
+        layers, rows = self.losses(batch)[0], len(batch["input_ids"])
+        loss = representation_loss(layers, rows) if self.by_rows else torch.stack(layers).mean()
+        return loss * batch.get("token_share", 1.0)
 
     def on_validation_epoch_start(self) -> None:
         self._seen = torch.zeros(5, dtype=torch.float64, device=self.device)  # sums over what a rank has seen
@@ -87,12 +103,14 @@ class GeneralModule(StageModule):
 
 
 class StudentModule(GlueModule):
-    """Loss = labels' loss + logits' loss + losses of hidden states, attention maps, scores and relations, weighed."""
+    """Loss = labels' loss + logits' loss + losses of hidden states, attention maps, scores, relations and words,
+    each with its weight.
+    """
 
     def __init__(
         self,
         model: nn.Module,
-        teacher: Callable[[Batch], Any],
+        teacher: Any,
         settings: DistillConfig,
         task: TaskConfig,
         stage: StageConfig,
@@ -126,7 +144,7 @@ class StudentModule(GlueModule):
         return loss if settings.first else self.with_layers(loss, found, goal, batch, progress)
 
     def with_layers(self, loss: Tensor, found: Any, goal: Any, batch: Batch, progress: float) -> Tensor:
-        """The loss with what is learned from the teacher's layers: hidden states, attention maps, scores, relations."""
+        """The loss with what is learned from the teacher's layers: its states, maps, scores, relations and words."""
         settings, mask, tokens = self.settings, batch["attention_mask"], batch.get("token_share", 1.0)
         layers = layer_weights(settings, len(found.hidden_states) - 1, progress)
         if settings.hidden:
@@ -136,12 +154,17 @@ class StudentModule(GlueModule):
                 real = mask[..., None]
                 states = [direction_loss(s * real, t * real) for s, t in zip(ours, theirs, strict=True)]
             else:
-                states = hidden_losses(ours, theirs, mask, settings.scaled)
-            loss = loss + settings.hidden * tokens * self.over_layers(states, layers)
+                states = hidden_losses(ours, theirs, imitated(self.model, mask), settings.scaled)
+            by_rows = settings.reduction == "rows"
+            whole = representation_loss(states, len(mask)) if by_rows else self.over_layers(states, layers)
+            loss = loss + settings.hidden * tokens * whole
         if settings.attention:
             maps = attention_losses(found.attentions, goal.attentions, mask)
             loss = loss + settings.attention * tokens * weighted(maps, layers)
         teacher: Any = self.teacher
+        if settings.words:
+            words, goals = (one.get_input_embeddings().weight for one in (self.model, teacher.model))
+            loss = loss + settings.words * embedding_loss(words, goals)
         if settings.scores:
             scores = score_losses(self.projections["scores"].scores(), teacher.projections.scores(), mask)
             loss = loss + settings.scores * tokens * self.over_layers(scores, layers)

@@ -9,7 +9,13 @@ from transformers import get_constant_schedule_with_warmup, get_linear_schedule_
 
 from spikelm.neurons.psn import PSN
 from spikelm.schema import StageConfig
-from spikelm.training.optimization import learning_rate, parameter_groups, total_steps, warmup_steps
+from spikelm.training.optimization import (
+    learning_rate,
+    optimizer_and_schedule,
+    parameter_groups,
+    total_steps,
+    warmup_steps,
+)
 
 
 @pytest.mark.parametrize("schedule", ["linear", "constant"])
@@ -47,3 +53,20 @@ def test_only_matrices_outside_neurons_decay() -> None:
     assert [tuple(p.shape) for p in decayed["params"]] == [(3, 3)]
     assert len(plain["params"]) == 1 + 2 + 2
     assert (decayed["weight_decay"], plain["weight_decay"]) == (0.01, 0.0)
+
+
+def test_adagrad_and_the_inverse_root_are_those_of_their_papers() -> None:
+    stage = StageConfig(steps=100, optimizer="adagrad", lr=0.15, schedule="constant")
+    layer = nn.Linear(3, 2)
+    optimizer, _ = optimizer_and_schedule(layer, stage, 100)
+    before, gradient = layer.weight.detach().clone(), torch.randn(2, 3)
+    layer.weight.grad = gradient
+    optimizer.step()
+    expected = before - 0.15 * gradient / (0.1 + gradient**2).sqrt()
+    torch.testing.assert_close(layer.weight.detach(), expected)
+    # BERTSUM: lr min(t^-.5, t w^-1.5), whose peak is lr w^-.5
+    for rate, warmup in ((0.002, 20000), (0.2, 10000)):
+        stage = StageConfig(lr=rate * warmup**-0.5, warmup=warmup, schedule="inverse_sqrt")
+        for t in (1, 500, warmup, 3 * warmup):
+            found = stage.lr * learning_rate(stage, 200000, t)
+            assert found == pytest.approx(rate * min(t**-0.5, t * warmup**-1.5))

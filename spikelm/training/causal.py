@@ -1,0 +1,75 @@
+"""Causal language modelling: the module that SpikeGPT and GPT-2 are pretrained with, and SpikeGPT's stage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import functional as F
+
+from spikelm.data.batches import Batch
+from spikelm.kinds import named
+from spikelm.models.bert import bert_config, encoder_kind, spiking_if_asked
+from spikelm.schema import Config
+from spikelm.training.builders import Stage, unlabelled_stage
+from spikelm.training.modules import StageModule
+from spikelm.training.ranks import summed
+
+
+def next_token_losses(logits: Tensor, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum over the real tokens but the first of -log p(token | those before), and how many are the likeliest."""
+    real = mask[:, 1:].bool()
+    found, wanted = logits[:, :-1][real].float(), ids[:, 1:][real]
+    return F.cross_entropy(found, wanted, reduction="sum"), (found.argmax(-1) == wanted).sum()
+
+
+def max_logit_loss(logits: Tensor, weight: float) -> Tensor:
+    """(weight / 2) mean over tokens of the largest logit's square: RWKV's pull on logits that grow (facts 2.22)."""
+    return weight / 2 * logits.float().amax(-1).square().mean()
+
+
+class CausalModule(StageModule):
+    """Loss = mean cross entropy of the next token (+ a small weight on the largest logits, of RWKV)."""
+
+    def logits(self, batch: Batch) -> Tensor:
+        found: Tensor = self.model(
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False
+        ).logits
+        return found
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        logits = self.logits(batch)
+        total, _ = next_token_losses(logits, batch["input_ids"], batch["attention_mask"])
+        loss = total / batch["attention_mask"][:, 1:].sum().clamp_min(1)
+        if pull := getattr(self.model.config, "max_logit_l2", 0.0):
+            loss = loss + max_logit_loss(logits, pull)
+        return loss * batch.get("token_share", 1.0)
+
+    def on_validation_epoch_start(self) -> None:
+        self._seen = torch.zeros(3, dtype=torch.float64, device=self.device)
+
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        logits = self.logits(batch)
+        total, right = next_token_losses(logits, batch["input_ids"], batch["attention_mask"])
+        self._seen += torch.stack([total.double(), right.double(), batch["attention_mask"][:, 1:].sum().double()])
+
+    def on_validation_epoch_end(self) -> None:
+        total, right, tokens = summed(self._seen).tolist()
+        loss = total / tokens
+        self.scores = {"loss": loss, "perplexity": math.exp(min(loss, 700)), "accuracy": 100 * right / tokens}
+
+
+def pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """A SpikeGPT from scratch on the project's text."""
+
+    def module(tokenizer: Tokenizer, total: int) -> StageModule:
+        settings = bert_config(config.backbone, tokenizer.get_vocab_size())
+        model = named(encoder_kind(config.backbone).pretraining)(settings)
+        return CausalModule(spiking_if_asked(model, config), config.pretrain, total, config.seed)
+
+    return unlabelled_stage(config, console, module)

@@ -1,0 +1,96 @@
+"""The stages of encoders, BERT and those of its sizes: pretraining, general distillation, fine-tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from tokenizers import Tokenizer
+
+from spikelm.data.encode import Encoded
+from spikelm.models.bert import build_classifier, build_pretraining_model, load_pretraining
+from spikelm.models.students import (
+    build_student,
+    convert,
+    load_student,
+    load_teacher,
+    succeed,
+    take_head,
+    teacher_encoder,
+)
+from spikelm.schema import Config
+from spikelm.training.builders import Stage, fine_tuning_stage, unlabelled_stage
+from spikelm.training.modules import GlueModule, PretrainModule, StageModule
+from spikelm.training.students import GeneralModule, ImitatingPretrainModule, StudentModule, Teacher
+from spikelm.training.teacher_cache import CachedTeacher
+
+
+def pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """From scratch, or from the plain pretrained model that is imitated as well."""
+
+    def module(tokenizer: Tokenizer, total: int) -> StageModule:
+        last = (config.pretrain, total, config.seed)
+        if "teacher" not in needed:
+            return PretrainModule(build_pretraining_model(config, tokenizer.get_vocab_size()), *last)
+        student, teacher = (load_pretraining(config, needed["teacher"] / "model", plain) for plain in (False, True))
+        return ImitatingPretrainModule(student, Teacher(teacher, dropout=config.distill.dropout), *last)
+
+    return unlabelled_stage(config, console, module)
+
+
+def general(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """A student of the plain pretrained model, on text without labels."""
+    folder = needed["teacher"] / "model" if "teacher" in needed else None
+
+    def module(tokenizer: Tokenizer, total: int) -> StageModule:
+        student = build_student(config, folder, tokenizer.get_vocab_size())
+        teacher = Teacher(teacher_encoder(config, folder))
+        return GeneralModule(student, teacher, config.distill, config.general, total, config.seed)
+
+    return unlabelled_stage(config, console, module)
+
+
+def fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """A task with labels, from the pretrained run, with a teacher where there is one."""
+    return fine_tuning_stage(config, console, partial(_fine_tuned, config, needed))
+
+
+def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int, rows: Encoded, content: str) -> GlueModule:
+    """The module of a fine-tuning, with its teacher where it has one."""
+    task, stage, settings = config.task, config.finetune, config.distill
+    models = {role: directory / "model" for role, directory in needed.items()}
+    if "teacher" not in models:
+        return GlueModule(build_classifier(config, models.get("pretrained")), task, stage, total, config.seed)
+    known = load_student if settings.teacher == "previous" else load_teacher
+    teacher = known(config, models["teacher"])
+    if settings.start == "general":  # which has no dropout either, as what is imitated has none
+        config = replace(config, backbone=replace(config.backbone, dropout=0.0, attention_dropout=0.0))
+    model: Any
+    if settings.start == "teacher":
+        model = convert(config, models["teacher"])
+    elif settings.start == "previous":
+        model = succeed(config, models["pretrained"])
+    else:
+        model = build_classifier(config, models.get("pretrained"))
+    if settings.head == "teacher":
+        take_head(model, teacher)
+    if settings.frozen_embeddings:
+        model.bert.embeddings.requires_grad_(False)
+    if not settings.imitates:  # a start is all it is asked for
+        return GlueModule(model, task, stage, total, config.seed)
+    maps = settings.attention > 0
+    if maps:  # only the eager path has them, and a variant's own
+        if settings.teacher == "ann":
+            teacher.set_attn_implementation("eager")
+        if config.variant.attention == "real":
+            model.set_attn_implementation("eager")
+    asked = Teacher(teacher, maps, settings.dropout, projections=bool(settings.scores or settings.relations))
+    if settings.cache:
+        name, cache = needed["teacher"].name, Path(config.runs_dir) / ".cache"
+        kept = CachedTeacher(asked, name, rows, f"{content} {stage.max_length}", cache)
+        return StudentModule(model, kept, settings, task, stage, total, config.seed)
+    return StudentModule(model, asked, settings, task, stage, total, config.seed)
