@@ -180,7 +180,11 @@ def _altered(config: Config) -> dict[str, Any]:
 
 
 def _format(config: Config) -> int:
-    """FORMAT, or its successor where a classifier has dropout: it was off by mistake in runs of FORMAT."""
+    """FORMAT, or its successor where a run of FORMAT was made by mistake without dropout (a classifier's), or with
+    its firing rates measured on the shortest sources (a spiking model of pairs).
+    """
+    if config.task.kind == "seq2seq" and config.fires:
+        return FORMAT + 1
     general = distills(config) and config.distill.start == "general"
     dropout = config.backbone.dropout or config.backbone.attention_dropout
     return FORMAT + 1 if config.task.kind in CLASSIFIERS and dropout and not general else FORMAT

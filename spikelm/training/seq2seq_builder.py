@@ -63,12 +63,13 @@ def pairs_stage(
     made = module(total, generator, tokenizer)
     generator = made.generator  # the module's own, where it has another
     first = next(iter(task.splits))
-    samples = evaluation_pairs(encoded[first], tokenizer, config.measure.samples)[:1]
+    # the first rows as they come: sorted by length, they would be the shortest
+    rows = range(min(config.measure.samples, len(encoded[first])))
+    samples = pair_batch(encoded[first], rows, tokenizer)
 
     def measured(model: nn.Module, some: list[Batch]) -> dict[str, Any]:
         if select_mode(config) != "last":  # the texts are of the last evaluation, the model is not
-            rows = range(min(config.measure.samples, len(encoded[first])))
-            generator.again(model, pair_batch(encoded[first], rows, tokenizer))
+            generator.again(model, samples)
         return measure(model, some, config, generator, tokenizer.vocab_size)
 
     def report() -> dict[str, Any]:
@@ -79,7 +80,7 @@ def pairs_stage(
         module=made,
         train=train,
         evaluation=[evaluation_pairs(encoded[split], tokenizer, EVALUATION_BATCH) for split in task.splits],
-        samples=[{name: batch[name] for name in INPUTS} for batch in samples],
+        samples=[{name: samples[name] for name in INPUTS}],
         evaluate_every=max(1, total // 5),
         source=text.record(config.source),
         constant={},

@@ -102,6 +102,17 @@ def test_samples_of_the_best_epoch_are_those_of_the_saved_model(runs: Path) -> N
     assert tokenizer.decode(made.tolist()) == [result["samples"][0]["generated"]]
 
 
+def test_firing_is_measured_on_the_first_rows_as_they_come(runs: Path) -> None:
+    config = config_of(runs, "task=sum/xsum", "neuron=ann", "measure.samples=5")
+    text = load_pairs(config.task, config.source)
+    tokenizer = load_pair_tokenizer(config.task, config.source, config.backbone, text, runs / ".cache")
+    documents = [row["document"] for row in text.splits["validation"][:5]]
+    expected = [len(ids) for ids in tokenizer.sources(documents, config.task.source_length)]
+    (samples,) = stage_of(config).samples
+    assert samples["attention_mask"].sum(1).tolist() == expected
+    assert expected != sorted(expected)  # else the shortest would pass as well
+
+
 def test_the_backbone_of_a_scale_has_siblings_for_pairs() -> None:
     named = {task: load_config([f"task={task}"]).backbone for task in ("glue/rte", "sum/xsum", "mt/wmt16_enro")}
     assert {task: size.name for task, size in named.items()} == {
