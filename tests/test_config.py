@@ -179,8 +179,8 @@ def test_a_row_has_room_for_two_sentences() -> None:
 
 def test_recipes_may_differ_by_neuron(tmp_path: Path) -> None:
     local = ["source=local", f"source.root={tmp_path}", "scale=minilm", "backbone=bert_mini", "backbone.positions=128"]
-    epochs = {neuron: load_config([*local, f"neuron={neuron}"]).finetune.epochs for neuron in ("ann", "bispike")}
-    assert epochs == {"ann": 3, "bispike": 2}
+    tuned = {neuron: load_config([*local, f"neuron={neuron}"]).finetune.lr for neuron in ("ann", "bispike", "lif")}
+    assert tuned == {"ann": 5e-5, "bispike": 1e-3, "lif": 1e-4}
     rates = {neuron: load_config([*local, f"neuron={neuron}"]).general.lr for neuron in ("bispike", "lif")}
     assert rates == {"bispike": 2e-3, "lif": 1e-4}
     assert load_config([*local, "neuron=bispike", "finetune.lr=1e-5"]).finetune.lr == 1e-5, "an override wins"
