@@ -50,7 +50,7 @@ class BiSpike(AmplitudeNeuron):
         alpha = self.alpha.to(membrane_input.dtype)
         if self.learnable:
             alpha = alpha.clamp_min(ALPHA_FLOOR)
-        return clip_spikes(x, alpha, self.rule)
+        return clip_spikes(x, alpha, self.rule, self.compiled)
 
     def find_alpha(self, x: Tensor) -> None:
         """a_t = k mean|m_t|, step by step because m_{t+1} depends on the spikes at t (paper equation 11)."""

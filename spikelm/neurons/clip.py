@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from spikelm.neurons.compiled import CompiledClip
 from spikelm.neurons.kernels import wide
 from spikelm.neurons.packing import (
     Packed,
@@ -55,11 +56,17 @@ class ClipRule:
         return -1.0 if self.bidirectional else 0.0
 
 
-def clip_spikes(x: Tensor, alpha: Tensor, rule: ClipRule) -> Tensor:
-    """Spikes of x (T, ...) in its type, computed in single precision at least; packed where gradients may be asked."""
-    spikes, levels = ClipSpike.apply(wide(x), alpha, rule, torch.is_grad_enabled())
+def clip_spikes(x: Tensor, alpha: Tensor, rule: ClipRule, compiled: bool = False) -> Tensor:
+    """Spikes of x (T, ...) in its type, computed in single precision at least; packed where gradients may be asked.
+
+    Compiled kernels are for amplitudes that do not learn: those that do need the membrane.
+    """
+    if compiled and not alpha.requires_grad and x.numel():
+        spikes, levels = CompiledClip.apply(wide(x), alpha, rule)
+    else:
+        spikes, levels = ClipSpike.apply(wide(x), alpha, rule, torch.is_grad_enabled())
     spikes = spikes.to(x.dtype)
-    if levels is not None:
+    if levels is not None and not torch.compiler.is_compiling():
         spikes.packed = Packed(levels, alpha, spikes.shape)
     return spikes
 
@@ -185,8 +192,8 @@ def _clip_gradient(
     for t in range(last, -1, -1):
         torch.mul(grad[t], factor.copy_(get_mask(inside, t, small)), out=found[t])
         if levels is not None and t < last:
-            level = get_levels(levels, t, small).sub_(1)
-            share = torch.sub(1, level.abs_() if rule.symmetric else level, out=small)
+            digits = get_levels(levels, t, small)
+            share = torch.sub(2, digits, out=small) if not rule.symmetric else digits.bitwise_and_(1)  # of 0, 1, 2
             found[t].addcmul_(found[t + 1], factor.copy_(share).mul_(rule.gain(alpha[t])))
 
 

@@ -40,8 +40,8 @@ class LIF(Neuron):
     def forward(self, x: Tensor) -> Tensor:
         # The kernel works on m / a with spikes of height a; a LIF spike has height 1 whatever theta is.
         if self.theta == 1.0:
-            return clip_spikes(x, self._theta(x), self.rule)
-        spikes = clip_spikes(wide(x), self._theta(x), self.rule)
+            return clip_spikes(x, self._theta(x), self.rule, self.compiled)
+        spikes = clip_spikes(wide(x), self._theta(x), self.rule, self.compiled)
         found = (spikes / self.theta).to(x.dtype)
         if packed := packed_of(spikes):
             found.packed = Packed(packed.levels, packed.alpha / self.theta, found.shape)  # type: ignore[attr-defined]

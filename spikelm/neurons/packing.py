@@ -21,9 +21,9 @@ SILENT = 0b01010101  # four digits of level 0
 _BIT = (1, 2, 4, 8, 16, 32, 64, -128)  # as signed bytes
 
 
-def lanes(T: int, values: int) -> int:
-    """How many lanes each time step's values are split into."""
-    count = ROWS // T if T <= ROWS and ROWS % T == 0 else 1
+def lanes(T: int, values: int, rows: int = 4) -> int:
+    """How many lanes each time step's values are split into, to fill a byte of levels with `rows`."""
+    count = rows // T if rows >= T and rows % T == 0 else 1
     return count if values % count == 0 else 1
 
 
@@ -47,37 +47,33 @@ def new_mask(like: Tensor) -> Tensor:
 
 def put_levels(packed: Tensor, t: int, levels: Tensor) -> None:
     """Write the levels (L, n) of time step t, as int8, into bytes that were silent."""
-    for lane, level in enumerate(levels):
-        row = t * len(levels) + lane
+    for row, level in enumerate(levels, t * len(levels)):
         packed[row // 4].add_(level, alpha=4 ** (row % 4))
 
 
 def get_levels(packed: Tensor, t: int, digits: Tensor) -> Tensor:
     """Read the digits f + 1 of time step t into `digits` (L, n), int8."""
-    for lane, digit in enumerate(digits):
-        row = t * len(digits) + lane
+    for row, digit in enumerate(digits, t * len(digits)):
         torch.bitwise_right_shift(packed[row // 4], 2 * (row % 4), out=digit)
     return digits.bitwise_and_(3)
 
 
 def put_mask(packed: Tensor, t: int, mask: Tensor) -> None:
     """Write the mask (L, n) of time step t, zeros and ones as int8, into bytes that were false."""
-    for lane, bit in enumerate(mask):
-        row = t * len(mask) + lane
+    for row, bit in enumerate(mask, t * len(mask)):
         packed[row // ROWS].add_(bit, alpha=_BIT[row % ROWS])
 
 
 def get_mask(packed: Tensor, t: int, mask: Tensor) -> Tensor:
     """Read the mask of time step t into `mask` (L, n), int8."""
-    for lane, bit in enumerate(mask):
-        row = t * len(mask) + lane
+    for row, bit in enumerate(mask, t * len(mask)):
         torch.bitwise_right_shift(packed[row // ROWS], row % ROWS, out=bit)
     return mask.bitwise_and_(1)
 
 
 def pack_noise(kept: Tensor) -> Tensor:
     """A dropout mask of zeros and ones (int8, any shape) in bits."""
-    split = kept.view(1, lanes(1, kept.numel()), -1)
+    split = kept.view(1, lanes(1, kept.numel(), ROWS), -1)
     packed = new_mask(split)
     put_mask(packed, 0, split[0])
     return packed
@@ -86,7 +82,7 @@ def pack_noise(kept: Tensor) -> Tensor:
 def unpack_noise(packed: Tensor, like: Tensor, level: Tensor) -> Tensor:
     """The mask as floats {0, level} of the shape and type of `like`."""
     noise = torch.empty_like(like, memory_format=torch.contiguous_format)
-    split = noise.view(lanes(1, noise.numel()), -1)
+    split = noise.view(lanes(1, noise.numel(), ROWS), -1)
     for part in chunks(split):
         block = split[:, part]
         block.copy_(get_mask(packed[:, part], 0, torch.empty_like(block, dtype=torch.int8))).mul_(level)

@@ -41,13 +41,16 @@ class Operand:
 
 
 def _scaled(x: Tensor, factor: float) -> Tensor:
-    """factor * x (B, heads, n, d) as one batch of matrices, in one pass whatever the order of its axes."""
+    """factor * x (B, heads, n, d) as one batch of matrices, in one pass whatever the order of its axes.
+
+    Keys come transposed, as torch lays them out: the last digits of a product depend on it.
+    """
     return torch.mul(x, factor, out=torch.empty(x.shape, dtype=x.dtype)).flatten(0, 1)
 
 
 def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None, root: float) -> Tensor:
     """softmax(q k' scale + mask), 0 in rows that are masked wholly; the root of the scale goes to each operand."""
-    scores = _scaled(query, root).bmm(_scaled(key, root).mT).view(*query.shape[:3], key.shape[2])
+    scores = _scaled(query, root).bmm(_scaled(key.mT, root)).view(*query.shape[:3], key.shape[2])
     if mask is None:
         return scores.softmax(-1)
     found = scores.add_(mask).softmax(-1)
@@ -84,7 +87,7 @@ class Attend(torch.autograd.Function):
         grad_found = grad.bmm(value.flatten(0, 1).mT).view(found.shape).mul_(noise)
         grad_value = noise.mul_(found).flatten(0, 1).mT.bmm(grad).view(value.shape)
         grad_scores = torch._softmax_backward_data(grad_found, found, -1, found.dtype).flatten(0, 1)
-        grad_query = grad_scores.bmm(_scaled(key, root)).mul_(root).view(query.shape)
+        grad_query = grad_scores.bmm(_scaled(key.mT, root).mT).mul_(root).view(query.shape)
         grad_key = _scaled(query, root).mT.bmm(grad_scores).mul_(root).view(*key.shape[:2], -1, key.shape[2]).mT
         return grad_query, grad_key, grad_value, None, None, None, None
 
