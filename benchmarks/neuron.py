@@ -1,6 +1,6 @@
-"""Forward and backward of each neuron against the plain loop over time and against a copy of its input.
+"""Forward and backward of each neuron, eager and compiled, against the plain loop over time and a copy of its input.
 
-python -m benchmarks.neuron [--quick]
+python -m benchmarks.neuron [--quick] [--batch 16] [--length 128] [--hidden 768]
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import torch
 from torch import Tensor
 
 from benchmarks import naive
-from benchmarks.timing import arguments, interleaved, report
+from benchmarks.cpu_time import interleaved_cpu
+from benchmarks.saved import saved_bytes
+from benchmarks.timing import arguments, report
 from spikelm.neurons.base import Neuron
 from spikelm.neurons.bispike import BiSpike
+from spikelm.neurons.compiled import can_compile
 from spikelm.neurons.lif import LIF
 from spikelm.neurons.lif_atan import LIFAtan
 from spikelm.neurons.psn import PSN
@@ -40,22 +43,9 @@ def contestants(T: int) -> dict[str, tuple[Neuron, Callable[[Neuron], Spike]]]:
     }
 
 
-def saved_bytes(spike: Spike, x: Tensor) -> int:
-    """Bytes autograd keeps for the backward, each storage once."""
-    sizes: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        sizes[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        spikes = spike(x)
-    del spikes
-    return sum(sizes.values())
-
-
-def measure(name: str, neuron: Neuron, plain: Spike, shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
+def measure(
+    name: str, neuron: Neuron, plain: Spike, shape: tuple[int, ...], repeats: int, compiled: bool
+) -> dict[str, Any]:
     """One row: times and saved bytes of a neuron and of its naive twin."""
     T = neuron.T
     x = torch.randn(T, *shape, requires_grad=True)
@@ -63,32 +53,45 @@ def measure(name: str, neuron: Neuron, plain: Spike, shape: tuple[int, ...], rep
     with torch.no_grad():
         torch.testing.assert_close(neuron(x), plain(x), rtol=1e-4, atol=1e-4)  # the same work, or no contest
 
-    def both(spike: Spike) -> Callable[[], object]:
-        return lambda: torch.autograd.grad(spike(x), [x, *neuron.parameters()], grad)
+    def both(spike: Spike, compiled: bool = False) -> Callable[[], object]:
+        def run() -> object:
+            neuron.compiled = compiled
+            return torch.autograd.grad(spike(x), [x, *neuron.parameters()], grad)
 
-    seconds = interleaved(
-        {"ours": both(neuron), "naive": both(plain), "copy": lambda: target.copy_(x.detach())}, repeats
-    )
+        return run
+
+    runs = {"ours": both(neuron), "naive": both(plain), "copy": lambda: target.copy_(x.detach())}
+    if compiled:
+        runs["compiled"] = both(neuron, compiled=True)
+    seconds = interleaved_cpu(runs, repeats)
+    neuron.compiled = False
+    owned = (x, *neuron.parameters(), *neuron.buffers())
+    kept = {key: saved_bytes(lambda spike=spike: spike(x), owned) for key, spike in (("ours", neuron), ("loop", plain))}
     return {
         "neuron": name,
         "T": T,
-        "naive loop / ours": seconds["naive"] / seconds["ours"],
+        "loop / ours": seconds["naive"] / seconds["ours"],
+        "loop / compiled": seconds["naive"] / seconds["compiled"] if compiled else "",
         "ours / copy of x": seconds["ours"] / seconds["copy"],
-        "saved / x": saved_bytes(neuron, x) / x.nbytes,
-        "naive saved / x": saved_bytes(plain, x) / x.nbytes,
+        "compiled / copy": seconds["compiled"] / seconds["copy"] if compiled else "",
+        "saved / x": kept["ours"] / x.nbytes,
+        "saved / loop's": kept["ours"] / kept["loop"],
         "seconds": seconds,
     }
 
 
 def main() -> None:
-    args = arguments("Neurons against the naive loop", batch=32, length=30, hidden=512)
+    args = arguments("Neurons against the naive loop", batch=16, length=128, hidden=768)
     shape = (args.batch, args.length, args.hidden)
     rows = []
     for T in (1, 4):
         for name, (neuron, twin) in contestants(T).items():
+            if args.quick and name not in ("bispike", "lif"):
+                continue
             neuron(torch.randn(T, *shape))  # sets the amplitudes
-            rows.append(measure(name, neuron, twin(neuron), shape, args.repeats))
-    report("neuron", f"forward + backward, x of (T, {', '.join(map(str, shape))})", rows, args)
+            compiled = name in ("bispike", "lif") and not args.quick and can_compile()
+            rows.append(measure(name, neuron, twin(neuron), shape, args.repeats, compiled))
+    report("neuron", f"forward + backward, CPU time, x of (T, {', '.join(map(str, shape))})", rows, args)
 
 
 if __name__ == "__main__":

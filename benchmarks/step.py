@@ -1,6 +1,6 @@
-"""One training step (forward and backward) of a spiking BERT against T steps of the plain BERT of its size.
+"""One training step (forward and backward) of a spiking BERT against T steps of the plain BERT of its size, CPU time.
 
-python -m benchmarks.step [--quick] [--layers 4] [--hidden 256] [--batch 16] [--length 64]
+python -m benchmarks.step [--quick] [--layers 4] [--hidden 512] [--batch 16] [--length 128]
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertModel
 
-from benchmarks.timing import arguments, interleaved, report
+from benchmarks.cpu_time import interleaved_cpu
+from benchmarks.timing import arguments, report
+from spikelm.neurons.compiled import can_compile
+from spikelm.spiking import neurons as neurons_of
 from spikelm.spiking import spikify
 
 NEURONS: dict[str, dict[str, Any]] = {
@@ -36,8 +39,10 @@ def bert(args: argparse.Namespace) -> BertModel:
     return BertModel(config).train()
 
 
-def step(model: nn.Module, ids: torch.Tensor) -> Callable[[], object]:
+def step(model: nn.Module, ids: torch.Tensor, compiled: bool = False) -> Callable[[], object]:
     def run() -> None:
+        for neuron in neurons_of(model):
+            neuron.compiled = compiled
         model.zero_grad(set_to_none=True)
         model(input_ids=ids).last_hidden_state.square().mean().backward()
 
@@ -45,23 +50,28 @@ def step(model: nn.Module, ids: torch.Tensor) -> Callable[[], object]:
 
 
 def main() -> None:
-    args = arguments("A spiking step against the plain one", layers=4, hidden=256, batch=16, length=64)
+    args = arguments("A spiking step against the plain one", layers=4, hidden=512, batch=16, length=128)
+    args.repeats = min(args.repeats, 2 if args.quick else 9)
     neurons = ["bispike"] if args.quick else list(NEURONS)
     ids = torch.randint(0, 1000, (args.batch, args.length))
     rows = []
     for T in (1, 4):
         models = {name: spikify(bert(args), NEURONS[name], T) for name in neurons}
         models["plain"] = bert(args)
-        seconds = interleaved({name: step(model, ids) for name, model in models.items()}, args.repeats)
-        for name in neurons:
-            rows.append(
-                {
-                    "neuron": name,
-                    "T": T,
-                    "step / (T plain steps)": seconds[name] / (T * seconds["plain"]),
-                    "seconds": {"spiking": seconds[name], "plain": seconds["plain"]},
-                }
-            )
+        runs = {name: step(model, ids) for name, model in models.items()}
+        if not args.quick and can_compile():
+            runs["bispike, compiled neurons"] = step(models["bispike"], ids, compiled=True)
+        seconds = interleaved_cpu(runs, args.repeats)
+        for name in runs:
+            if name != "plain":
+                rows.append(
+                    {
+                        "neuron": name,
+                        "T": T,
+                        "step / (T plain steps)": seconds[name] / (T * seconds["plain"]),
+                        "seconds": {"spiking": seconds[name], "plain": seconds["plain"]},
+                    }
+                )
     title = f"training step, {args.layers} layers x {args.hidden}, batch {args.batch} x {args.length}"
     report("step", title, rows, args)
 

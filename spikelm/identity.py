@@ -167,8 +167,12 @@ def identity(config: Config) -> dict[str, Any]:
 
 
 def _altered(config: Config) -> dict[str, Any]:
-    """Quantised weights, what the variant changes and the layers kept: nothing of it in a run that has none."""
+    """Compiled kernels, quantised weights, what the variant changes and the layers kept: nothing of it in a run that
+    has none.
+    """
     found: dict[str, Any] = {}
+    if config.trainer.compile == "model" or (config.trainer.compile == "neurons" and config.spiking):
+        found["compile"] = config.trainer.compile
     if config.quantized:
         found["quantizer"] = {key: value for key, value in config.weights.items() if key not in SAID}
     default = asdict(VariantConfig())

@@ -47,7 +47,7 @@ class MeasureConfig:
 
 @dataclass
 class TrainerConfig:
-    """How it runs; only the precision can change a result."""
+    """How it runs; only the precision and `compile` can change a result, in its last digits."""
 
     accelerator: str = "auto"
     devices: int = 1  # processes that share each batch, one a device
@@ -57,6 +57,8 @@ class TrainerConfig:
     progress: bool = True
     log_every: int = 20
     checkpoint_every: int = 200
+    compile: str = "off"  # off | neurons: their kernels | model: the blocks of a BERT, neurons inside (docs/speed.md)
+    activation_checkpointing: bool = False  # compute each block again in the backward: less memory, same result
 
 
 @dataclass

@@ -21,6 +21,7 @@ class Neuron(nn.Module):
         self.T = T
         self.memory = memory
         self.site = ""  # set by spikify: "encoder.layer.0.qkv_in"
+        self.compiled = False  # set while training (training/acceleration.py); a neuron may have no such kernel
 
     def forward(self, x: Tensor) -> Tensor:
         raise TypeError(f"{type(self).__name__} does not say how it fires")

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from spikelm.neurons.amplitude import ALPHA_FLOOR, AmplitudeNeuron, mean_magnitude
-from spikelm.neurons.kernels import ClipRule, ClipSpike, clip_run, wide
+from spikelm.neurons.clip import ClipRule, clip_run, clip_spikes
+from spikelm.neurons.kernels import wide
 
 
 class BiSpike(AmplitudeNeuron):
@@ -49,7 +50,7 @@ class BiSpike(AmplitudeNeuron):
         alpha = self.alpha.to(membrane_input.dtype)
         if self.learnable:
             alpha = alpha.clamp_min(ALPHA_FLOOR)
-        return ClipSpike.apply(membrane_input, alpha, self.rule).to(x.dtype)
+        return clip_spikes(x, alpha, self.rule, self.compiled)
 
     def find_alpha(self, x: Tensor) -> None:
         """a_t = k mean|m_t|, step by step because m_{t+1} depends on the spikes at t (paper equation 11)."""

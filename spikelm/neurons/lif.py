@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels import ClipRule, ClipSpike, wide
+from spikelm.neurons.clip import ClipRule, clip_spikes
+from spikelm.neurons.kernels import wide
+from spikelm.neurons.packing import Packed, packed_of
 
 
 class LIF(Neuron):
@@ -37,8 +39,13 @@ class LIF(Neuron):
 
     def forward(self, x: Tensor) -> Tensor:
         # The kernel works on m / a with spikes of height a; a LIF spike has height 1 whatever theta is.
-        spikes = ClipSpike.apply(wide(x), self._theta(x), self.rule)
-        return (spikes if self.theta == 1.0 else spikes / self.theta).to(x.dtype)
+        if self.theta == 1.0:
+            return clip_spikes(x, self._theta(x), self.rule, self.compiled)
+        spikes = clip_spikes(wide(x), self._theta(x), self.rule, self.compiled)
+        found = (spikes / self.theta).to(x.dtype)
+        if packed := packed_of(spikes):
+            found.packed = Packed(packed.levels, packed.alpha / self.theta, found.shape)  # type: ignore[attr-defined]
+        return found
 
     def _theta(self, x: Tensor) -> Tensor:
         dtype = torch.promote_types(x.dtype, torch.float32)

@@ -60,6 +60,8 @@ def source_steps(states: Tensor, T: int, aligned: bool) -> Tensor:
 
 def _copy_arguments(module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     T: int = module.time_steps
+    if T == 1:
+        return args, kwargs
     hidden = args[0] if args else kwargs["hidden_states"]
     batch = hidden.shape[0]
 
@@ -72,7 +74,7 @@ def _copy_arguments(module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict
 
 
 def _copy_output(module: Any, args: tuple, output: Tensor) -> Tensor:
-    return output.repeat(module.time_steps, 1, 1)
+    return output if module.time_steps == 1 else output.repeat(module.time_steps, 1, 1)
 
 
 def _leave_time(module: Any, args: tuple, output: Any) -> Any:

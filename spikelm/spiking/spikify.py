@@ -21,7 +21,10 @@ from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
 from spikelm.errors import ConfigError
 from spikelm.neurons import Neuron, build_neuron
 from spikelm.spiking.cache import prepare_cache, spike_cache
+from spikelm.spiking.dropout import keep_bits
 from spikelm.spiking.folding import fold, over_time, source_steps, spread
+from spikelm.spiking.linear import keep_spikes
+from spikelm.spiking.sdpa import keep_less
 from spikelm.spiking.sites import HIDDEN, Site, features, stacks_of
 from spikelm.spiking.variants import POOLER, alter, changed, linears_of, sites_of
 from spikelm.weights import WeightQuantizer, quantize_weights, quantized
@@ -138,9 +141,12 @@ def _attach_neurons(model: Any, spec: Mapping[str, Any], variant: Mapping[str, A
                 _attach_neuron(
                     block, site, _scaled(spec, site, model.config), f"{stack.prefix}.{index}.{site.name}", cross
                 )
+        keep_spikes(base.get_submodule(stack.prefix))
+        keep_bits(base.get_submodule(stack.prefix))
         fold(base, stack, T, aligned=cross == "step")
         if stack.cached:
             base.get_submodule(stack.path).register_forward_pre_hook(_give_cache, with_kwargs=True)
+    keep_less(model)
     if variant.get("pooler") and base.pooler is not None:
         _attach_neuron(base, POOLER, {**spec, "T": 1}, POOLER.name, cross)  # after the mean over time
 

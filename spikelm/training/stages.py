@@ -15,6 +15,7 @@ from spikelm.models.bert import parameter_count
 from spikelm.schema import Config
 from spikelm.store import Run
 from spikelm.tracking import Tracker
+from spikelm.training.acceleration import accelerated
 from spikelm.training.amplitudes import amplitudes_missing, set_amplitudes
 from spikelm.training.builders import Stage, build_stage
 from spikelm.training.fit import fit, quiet_libraries
@@ -50,20 +51,21 @@ def train_and_measure(
             run.truncate_metrics(step + 1)
 
     best = best_keeper(config)
-    fit(
-        module=stage.module,
-        train=stage.train,
-        evaluation=stage.evaluation,
-        config=config.trainer,
-        folder=run.checkpoints,
-        console=console,
-        title=f"{config.task.name} {config.neuron['name']} T={config.time_steps}",
-        log=log,
-        on_resume=truncate,
-        evaluate_every=stage.evaluate_every,
-        extra=[best] if best else [],
-        ranks=ranks,
-    )
+    with accelerated(model, config.trainer):
+        fit(
+            module=stage.module,
+            train=stage.train,
+            evaluation=stage.evaluation,
+            config=config.trainer,
+            folder=run.checkpoints,
+            console=console,
+            title=f"{config.task.name} {config.neuron['name']} T={config.time_steps}",
+            log=log,
+            on_resume=truncate,
+            evaluate_every=stage.evaluate_every,
+            extra=[best] if best else [],
+            ranks=ranks,
+        )
     if not ranks.first:
         return {}
     metrics = stage.module.scores

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from spikelm.errors import ConfigError
 from spikelm.neurons import load_class
+from spikelm.neurons.product import spike_linear
 from spikelm.weights.base import WeightQuantizer
 
 #: what a spec says about where the quantiser goes, not to the quantiser
@@ -22,7 +23,7 @@ class QuantizedLinear(nn.Linear):
     quantizer: WeightQuantizer
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.linear(input, self.quantizer(self.weight), self.bias)
+        return spike_linear(input, self.quantizer(self.weight), self.bias)
 
 
 class QuantizedEmbedding(nn.Embedding):

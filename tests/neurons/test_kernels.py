@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spikelm.neurons import kernels
+from spikelm.neurons import packing
 from spikelm.neurons.base import Neuron
 from spikelm.neurons.bispike import BiSpike
-from spikelm.neurons.kernels import ClipRule, ClipSpike
+from spikelm.neurons.clip import ClipRule, clip_spikes
 from spikelm.neurons.lif import LIF
 from spikelm.neurons.lif_atan import LIFAtan
 from spikelm.neurons.psn import PSN
@@ -77,7 +77,7 @@ def test_ties_to_the_last_bit(a: float, half: float, sign: float, steps: int) ->
     for _ in range(abs(steps)):
         m = torch.nextafter(m, torch.tensor([steps * torch.inf]))
     x = (sign * m)[None].requires_grad_()
-    spikes = ClipSpike.apply(x, alpha, CODE)
+    spikes = clip_spikes(x, alpha, CODE)
     assert torch.equal(spikes.detach()[0], alpha * (x.detach()[0] / alpha).round().clamp(-1, 1))
     spikes.backward(torch.ones_like(x))
     assert x.grad.item() == float(m.item() <= alpha.item())
@@ -88,9 +88,9 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, learns: bool) ->
     x, grad = torch.randn(4, 7, 33), torch.randn(4, 7, 33)
     results = []
     for chunk in (1 << 19, 10, 1):
-        monkeypatch.setattr(kernels, "CHUNK", chunk)
+        monkeypatch.setattr(packing, "CHUNK", chunk)
         values, alpha = x.clone().requires_grad_(), torch.tensor([1.6, 2.2, 3.2, 5.3]).requires_grad_(learns)
-        spikes = ClipSpike.apply(values, alpha, CODE)
+        spikes = clip_spikes(values, alpha, CODE)
         spikes.backward(grad)
         results.append((spikes.detach(), values.grad, alpha.grad if learns else alpha.detach()))
     for other in results[1:]:
@@ -100,7 +100,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, learns: bool) ->
 def test_strided_input_equals_contiguous_input() -> None:
     x = torch.randn(8, 33, 4).permute(2, 0, 1)
     alpha = torch.tensor([1.6, 2.2, 3.2, 5.3])
-    assert torch.equal(ClipSpike.apply(x, alpha, CODE), ClipSpike.apply(x.contiguous(), alpha, CODE))
+    assert torch.equal(clip_spikes(x, alpha, CODE), clip_spikes(x.contiguous(), alpha, CODE))
 
 
 @pytest.mark.parametrize("make", [LIF, BiSpike])

@@ -1,0 +1,88 @@
+"""Memory of one training step: bytes kept for the backward, and growth of the process over the built model.
+
+Against the plain BERT of the same size and against a BERT whose neurons are the naive loop. Each model has a process
+of its own, because a process does not give its peak back.
+
+python -m benchmarks.memory [--quick] [--layers 12] [--hidden 768] [--batch 4] [--length 128] [--T 4]
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import naive
+from benchmarks.saved import saved_bytes
+from benchmarks.step import NEURONS, bert, step
+from benchmarks.timing import arguments, report
+from spikelm.neurons.bispike import BiSpike
+from spikelm.spiking import neurons, spikify
+
+KINDS = ("plain", "ours", "checkpointed", "loop")
+
+
+class Loop(BiSpike):
+    """A bi-spike that leaves its gradients to autograd, as one would first write it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.set_from(x)
+        return naive.bispike(x, self.alpha, self.memory)
+
+
+def one(kind: str, args: Any) -> dict[str, float]:
+    """Bytes kept and peak growth of one kind of model, in this process."""
+    model: Any = bert(args)
+    if kind != "plain":
+        model = spikify(model, NEURONS["bispike"], args.T)
+    if kind == "checkpointed":
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    if kind == "loop":
+        for neuron in neurons(model):
+            neuron.__class__ = Loop
+    ids = torch.randint(0, 1000, (args.batch, args.length))
+    with torch.no_grad():
+        model(input_ids=ids[:1, :8])  # sets the amplitudes, and loads what is loaded once
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    step(model, ids)()
+    growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    owned = [*model.parameters(), *model.buffers()]
+    return {"kept": saved_bytes(lambda: model(input_ids=ids).last_hidden_state, owned), "growth": growth}
+
+
+def main() -> None:
+    sizes = {"layers": 12, "hidden": 768, "batch": 4, "length": 128, "T": 4, "kind": -1}
+    args = arguments("Memory of a training step", **sizes)
+    if args.kind >= 0:
+        print(json.dumps(one(KINDS[args.kind], args)))
+        return
+    if args.quick:
+        args.layers = min(args.layers, 2)
+    found = {}
+    for index, kind in enumerate(KINDS):
+        options = [f"--{name}={getattr(args, name)}" for name in sizes if name != "kind"]
+        command = [sys.executable, "-m", "benchmarks.memory", *options, f"--kind={index}"]
+        found[kind] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    plain = found["plain"]
+    rows = [
+        {
+            "model": kind,
+            "T": 1 if kind == "plain" else args.T,
+            "kept / plain's": value["kept"] / plain["kept"],
+            "growth / plain's": value["growth"] / plain["growth"],
+            "kept, GB": value["kept"] / 1e9,
+            "growth, GB": value["growth"] / 1e9,
+        }
+        for kind, value in found.items()
+    ]
+    title = f"memory of a training step, {args.layers} layers x {args.hidden}, batch {args.batch} x {args.length}"
+    report("memory", title, rows, args)
+
+
+if __name__ == "__main__":
+    main()
