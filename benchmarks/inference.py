@@ -1,6 +1,6 @@
 """Inference of one sentence: a spiking BERT classifier, trained form and exported forms, against the plain one (SDPA).
 
-python -m benchmarks.inference [--quick] [--layers 12] [--hidden 768] [--batch 1] [--length 128] [--profile]
+python -m benchmarks.inference [--quick] [--layers 12] [--hidden 768] [--batch 1] [--length 128]
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def main() -> None:
         for name, timing in timings.items()
         if name != "plain"
     ]
-    title = f"inference, {args.layers} layers x {args.hidden}, batch {args.batch} x {args.length}, {args.threads} thread(s)"
+    title = (
+        f"inference, {args.layers} layers x {args.hidden}, batch {args.batch} x {args.length}, {args.threads} thread(s)"
+    )
     report("inference", title, rows, args)
 
 

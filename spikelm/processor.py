@@ -37,6 +37,12 @@ def usable_cores() -> int:
     return bound if quota == "max" else max(1, min(bound, math.ceil(int(quota) / int(period))))
 
 
+def usable_threads() -> int:
+    """Threads of one job: OMP_NUM_THREADS where it is set (a launcher of several jobs sets it), else all cores."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return int(said) if said.isdigit() and int(said) else usable_cores()
+
+
 def sweep_jobs(parameters: float, cores: int) -> tuple[int, int]:
     """Jobs at a time and threads of each, for models of a size.
 

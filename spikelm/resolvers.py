@@ -6,6 +6,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from spikelm.processor import usable_threads
 from spikelm.schema import config_dir
 
 
@@ -27,8 +28,9 @@ def register_resolvers() -> None:
     ${if_pairs:a,b} is a for a task with pairs of texts and b for all others, ${of_neuron:{lif:a},b} is a for that
     neuron and b for the others, ${layers_over:4} is a quarter of the layers that the backbone's file gives it, at least
     one, ${by_task:{cola: a},b} is a for cola and b for other tasks, ${when:x,y,a,b} is a where x is
-    y and b where it is not.
+    y and b where it is not, ${usable_cores:} is the number of cores that a process started here may use.
     """
+    OmegaConf.register_new_resolver("usable_cores", usable_threads, replace=True)
     OmegaConf.register_new_resolver("by_task", _by_task, replace=True)
     OmegaConf.register_new_resolver("layers_over", _layers_over, replace=True)
     OmegaConf.register_new_resolver(

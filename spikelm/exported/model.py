@@ -17,8 +17,8 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.models.bert.modeling_bert import BertEmbeddings, BertPooler, BertPreTrainedModel
 
 from spikelm.errors import ConfigError
-from spikelm.exported.firing import levels
 from spikelm.exported.linears import SpikeLinear
+from spikelm.neurons.firing import levels
 
 INPUTS = ("qkv_in", "attn_out_in", "ffn1_in", "ffn2_in")
 

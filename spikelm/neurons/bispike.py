@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from spikelm.neurons.amplitude import ALPHA_FLOOR, AmplitudeNeuron, mean_magnitude
+from spikelm.neurons.firing import levels, quick
 from spikelm.neurons.kernels import ClipRule, ClipSpike, clip_run, wide
 
 
@@ -44,6 +45,9 @@ class BiSpike(AmplitudeNeuron):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        if quick(x) and self.ready and not self.learnable:
+            alpha = self.alpha.to(x.dtype)
+            return levels(x, alpha, vars(self.rule)).mul_(alpha)
         membrane_input = wide(x)
         self.set_from(membrane_input)
         alpha = self.alpha.to(membrane_input.dtype)

@@ -32,7 +32,7 @@ def amplitudes(x: Tensor, known: Tensor | None = None) -> Tensor | None:
 
 
 def pack(x: Tensor) -> Tensor:
-    """Signs of x (..., d) as bytes (..., ceil(d / 4)): a byte holds the values at equal places of four quarters of d."""
+    """Signs of x (..., d) as bytes (..., ceil(d / 4)); a byte holds values at equal places of four quarters of d."""
     signs = F.pad(x, (0, -x.shape[-1] % PER_BYTE)).sign().unflatten(-1, (PER_BYTE, -1))
     places, _, _ = _constants(x.dtype, torch.uint8, x.device)
     return torch.matmul(places, signs).add_(_ZERO).to(torch.uint8)  # exact: whole numbers up to 170
@@ -54,4 +54,4 @@ def _constants(dtype: torch.dtype, word: torch.dtype, device: torch.device) -> t
     shifts = torch.tensor([0, 2, 4, 6], device=device)
     mask = int.from_bytes(bytes([3] * word.itemsize), "little")
     with torch.inference_mode(False):  # used again outside of it
-        return (4.0**torch.arange(4, device=device)).to(dtype), shifts.to(word)[:, None], mask
+        return (4.0 ** torch.arange(4, device=device)).to(dtype), shifts.to(word)[:, None], mask

@@ -17,9 +17,10 @@ from spikelm.experiment import run_experiment
 from spikelm.export_command import export_main
 from spikelm.exported import ExportedBertForSequenceClassification
 from spikelm.exported.convert import export
-from spikelm.exported.firing import levels
 from spikelm.exported.linears import SpikeLinear
+from spikelm.neurons import build_neuron
 from spikelm.neurons.bispike import BiSpike
+from spikelm.neurons.firing import levels
 from spikelm.spiking import neurons, spikify
 
 BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
@@ -79,13 +80,27 @@ def test_levels_are_those_of_the_neuron_to_the_last_bit(name: str) -> None:
     neuron = BiSpike(T=4, **arguments)
     x = 3 * torch.randn(4, 2, 500)
     x[:, :, 0] = 0.0
-    spikes = neuron(x)
+    neuron(x)  # sets alpha
     x[0, :, 1] = neuron.alpha[0] / 2  # on the threshold
     spikes = neuron(x)
     rule = {key: getattr(neuron.rule, key) for key in ("bidirectional", "fire", "beta", "scaled", "symmetric")}
     found = levels(x, neuron.alpha.view(4, 1, 1), rule)
     assert set(found.unique().tolist()) <= {-1.0, 0.0, 1.0}
     assert torch.equal(found * neuron.alpha.view(4, 1, 1), spikes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", list(NEURONS))
+def test_without_gradients_one_step_gives_the_same_spikes(name: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    neuron = build_neuron({**NEURONS[name], "T": 1})
+    x = torch.randn(1, 3, 200, dtype=dtype)
+    neuron(x)
+    kept = neuron(x.requires_grad_()).detach()
+    with torch.no_grad():
+        assert torch.equal(neuron(x), kept)
+    with torch.inference_mode():
+        assert torch.equal(neuron(x), kept)
 
 
 @pytest.mark.parametrize("heights", [[0.7], [0.7, 0.2, 1.9]])

@@ -2,8 +2,8 @@
 
     q_t = m_t / theta_t      m_{t+1} = x_{t+1} + g_t m_t (1 - f_t)      f_t the level that q_t fires
 
-with the rule and the order of operations of the trained neurons (spikelm/neurons/kernels.py), so that the same input
-gives the same levels to the last bit.
+with the rule and the order of operations of the training kernels, so that the same input gives the same levels to the
+last bit. Nothing is kept for a backward: for the few values of one token that is most of a neuron's time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+FEW = 1 << 19  # values; of more the training kernels work on pieces that stay in cache
+
+
+def quick(x: Tensor) -> bool:
+    """Whether no gradient is wanted and x (T, ...) is one step of few values: then `levels` is the shorter way."""
+    return not torch.is_grad_enabled() and x.shape[0] == 1 and x.numel() <= FEW and x.dtype.itemsize >= 4
 
 
 def levels(x: Tensor, threshold: Tensor, rule: Mapping[str, Any]) -> Tensor:
