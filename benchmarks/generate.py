@@ -55,6 +55,8 @@ def cache_ratio(cache: Any) -> float:
 def main() -> None:
     args = arguments("Generation with a cache of spikes", layers=6, hidden=768, batch=1, length=32, tokens=64)
     args.repeats = min(args.repeats, 2 if args.quick else 7)
+    if args.quick:
+        args.layers, args.tokens = 2, 24
     ids = torch.randint(4, 1000, (args.batch, args.length))
     rows = []
     for name, make in (("GPT-2", gpt2), ("BART", bart))[: 1 if args.quick else 2]:

@@ -47,6 +47,8 @@ def forward(model: Any, ids: torch.Tensor) -> object:
 
 def main() -> None:
     args = arguments("Inference of a spiking BERT", layers=12, hidden=768, batch=1, length=128)
+    if args.quick:
+        args.layers, args.hidden = 4, 512
     ids = torch.randint(0, 1000, (args.batch, args.length))
     runs: dict[str, Callable[[], object]] = {"plain": partial(forward, bert(args).eval(), ids)}
     for T in (1, 4):

@@ -47,6 +47,7 @@ def together(args: Namespace, jobs: int, threads: int, keep: bool) -> list[dict[
 
 def main() -> None:
     args = arguments("CPU settings and sweeps", layers=2, hidden=256, batch=16, length=64, steps=10)
+    args.steps = 5 if args.quick else args.steps
     repeats = 1 if args.quick else min(args.repeats, 5)
     heap: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
     sweep: dict[str, list[float]] = {"two jobs of one thread": [], "one job of two threads": []}
