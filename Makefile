@@ -44,10 +44,7 @@ check: $(READY) ## lint and types
 	$(BIN)/mypy
 
 bench: $(READY) ## speed and memory as ratios (QUICK=1 for the short form)
-	$(BIN)/python -m benchmarks.neuron $(if $(QUICK),--quick)
-	$(BIN)/python -m benchmarks.step $(if $(QUICK),--quick)
-	$(BIN)/python -m benchmarks.memory $(if $(QUICK),--quick)
-	$(BIN)/python -m benchmarks.generate $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
 # SCALE=minilm SOURCE=local TASKS=glue/rte,glue/cola OVERRIDES="source.root=DIR finetune.lr=3e-4"
 TABLE_OPTIONS = --scale $(SCALE) --seeds $(SEEDS) $(if $(SOURCE),--source $(SOURCE)) $(if $(TASKS),--tasks $(TASKS)) $(OVERRIDES)

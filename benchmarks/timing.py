@@ -1,23 +1,23 @@
-"""What the benchmarks share: interleaved timing, machine facts, a table and a JSON record of ratios."""
+"""The harness of the benchmarks: interleaved rounds, CPU and wall time, ratios, a table, a JSON record, the last one.
+
+CPU time is the headline: machines are shared, and a job that waits for a core is not slow. Every round runs all
+contestants, so that a slow moment hits all alike; medians and quartiles are over rounds.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
-FOLDER = Path("runs") / "benchmarks"
+from benchmarks.records import report
+from spikelm.processor import keep_heap
+
+__all__ = ["Timing", "arguments", "interleaved", "quartiles", "ratio", "report", "rounds", "slope"]
 
 
 def arguments(description: str, **sizes: int) -> argparse.Namespace:
@@ -33,56 +33,63 @@ def arguments(description: str, **sizes: int) -> argparse.Namespace:
         args.repeats = min(args.repeats, 5)
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
+    keep_heap()  # for all contestants: fresh pages are dear, and their price is noise
     return args
 
 
-def interleaved(contestants: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each contestant; every round runs all of them, so a slow moment hits all alike."""
-    for run in contestants.values():
-        run()
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+@dataclass
+class Timing:
+    """The rounds of one contestant, in seconds."""
+
+    cpu: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """The median of the CPU time, summed over threads."""
+        return statistics.median(self.cpu)
+
+    def record(self) -> dict[str, float]:
+        """Median and quartiles of the CPU time, median of the wall time."""
+        low, middle, high = quartiles(self.cpu)
+        return {"cpu": middle, "cpu_25": low, "cpu_75": high, "wall": statistics.median(self.wall)}
+
+
+def quartiles(values: list[float]) -> tuple[float, float, float]:
+    """25, 50 and 75 percent; the value itself where there is one alone."""
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def rounds(contestants: Mapping[str, Callable[[], object]], repeats: int, warm: int = 1) -> dict[str, Timing]:
+    """Every contestant once a round, after `warm` rounds that do not count."""
+    for _ in range(warm):
+        for run in contestants.values():
+            run()
+    timings = {name: Timing() for name in contestants}
     for _ in range(repeats):
         for name, run in contestants.items():
-            start = time.perf_counter()
+            wall, cpu = time.perf_counter(), time.process_time()
             run()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+            timings[name].cpu.append(time.process_time() - cpu)
+            timings[name].wall.append(time.perf_counter() - wall)
+    return timings
 
 
-def machine() -> dict[str, Any]:
-    """What a reader needs to judge the numbers."""
-    return {
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
-        "threads": torch.get_num_threads(),
-    }
+def ratio(one: Timing, other: Timing, times: float = 1.0) -> float:
+    """The median over rounds of one's CPU time over `times` the other's in the same round."""
+    return statistics.median(a / (times * b) for a, b in zip(one.cpu, other.cpu, strict=True))
 
 
-def report(name: str, title: str, rows: Sequence[Mapping[str, Any]], args: argparse.Namespace) -> None:
-    """Print the rows' ratios as a table and write them, with what they were measured on, as JSON."""
-    table = Table(title=title)
-    hidden = {"seconds"}
-    for column in rows[0]:
-        if column not in hidden:
-            table.add_column(column, justify="right" if isinstance(rows[0][column], float) else "left")
-    for row in rows:
-        shown = (value for column, value in row.items() if column not in hidden)
-        table.add_row(*(f"{value:.2f}" if isinstance(value, float) else str(value) for value in shown))
-    Console().print(table)
-    record = {
-        "benchmark": name,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "arguments": vars(args),
-        "machine": machine(),
-        "rows": list(rows),
-    }
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    path = FOLDER / f"{name}.json"
-    part = path.with_suffix(".json.part")
-    part.write_text(json.dumps(record, indent=2) + "\n")
-    part.replace(path)
-    Console().print(f"written to {path}")
+def interleaved(contestants: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median CPU seconds of each contestant."""
+    return {name: timing.seconds for name, timing in rounds(contestants, repeats).items()}
+
+
+def slope(sizes: list[float], seconds: list[float]) -> float:
+    """p of the fit seconds = c size^p, least squares of the logarithms: 1 is linear, 2 is quadratic."""
+    x, y = torch.tensor(sizes, dtype=torch.float64).log(), torch.tensor(seconds, dtype=torch.float64).log()
+    x, y = x - x.mean(), y - y.mean()
+    return float(x @ y / (x @ x))

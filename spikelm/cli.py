@@ -133,5 +133,12 @@ def audit() -> None:
     _guard(lambda: audit_main(sys.argv[1:]))
 
 
+def export() -> None:
+    """spikelm-export RUN: a trained classifier for inference, its amplitudes in its weights."""
+    from spikelm.export_command import export_main
+
+    _guard(lambda: export_main(sys.argv[1:]))
+
+
 if __name__ == "__main__":
     run()

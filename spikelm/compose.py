@@ -47,14 +47,14 @@ def _compose(overrides: Sequence[str], search_path: str | None = None) -> DictCo
         GlobalHydra.instance().clear()
 
 
-HIDDEN = ("table", "system", "rival")  # groups that --help lists apart, or not at all
+HIDDEN = ("table", "system", "rival", "hydra")  # groups that --help lists apart, or not at all
 HELP = """\
 spikelm-run trains and measures one spiking (or plain) language model; a finished run is never run twice.
 
   spikelm-run                                                      first run: embedded data, offline, minutes
   spikelm-run task=glue/rte neuron=lif T=4                         choose task, neuron, time steps
   spikelm-run -m task=glue/rte,glue/mrpc neuron=lif,bispike T=1,4  a sweep (all combinations)
-  spikelm-run -m hydra/launcher=joblib hydra.launcher.n_jobs=2 ... two jobs at a time
+  spikelm-run -m hydra/launcher=parallel ...                       jobs side by side, as many as the cores allow
   spikelm-run --cfg job                                            show every key of the composed config
 
 Groups (group=option)

@@ -6,6 +6,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from spikelm.processor import sweep_jobs, usable_cores, usable_threads
 from spikelm.schema import config_dir
 
 
@@ -22,13 +23,20 @@ def _by_task(values: Any, other: Any, *, _root_: Any) -> Any:
     return values.get(str(_root_.task.name).rpartition("/")[2], other)
 
 
+def _sweep_jobs(layers: int, hidden: int) -> int:
+    return sweep_jobs(12 * layers * hidden**2, usable_cores())[0]  # six linears a layer
+
+
 def register_resolvers() -> None:
     """What recipes are written with: ${if_spiking:a,b} is a for a spiking neuron and b for the ANN,
     ${if_pairs:a,b} is a for a task with pairs of texts and b for all others, ${of_neuron:{lif:a},b} is a for that
     neuron and b for the others, ${layers_over:4} is a quarter of the layers that the backbone's file gives it, at least
     one, ${by_task:{cola: a},b} is a for cola and b for other tasks, ${when:x,y,a,b} is a where x is
-    y and b where it is not.
+    y and b where it is not, ${usable_cores:} is the number of threads for one job on this machine, ${sweep_jobs:2,128}
+    is how many jobs of a model with that many layers of that width may run side by side.
     """
+    OmegaConf.register_new_resolver("sweep_jobs", _sweep_jobs, replace=True)
+    OmegaConf.register_new_resolver("usable_cores", usable_threads, replace=True)
     OmegaConf.register_new_resolver("by_task", _by_task, replace=True)
     OmegaConf.register_new_resolver("layers_over", _layers_over, replace=True)
     OmegaConf.register_new_resolver(

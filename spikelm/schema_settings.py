@@ -54,6 +54,7 @@ class TrainerConfig:
     precision: str = "32-true"
     workers: int = 0
     threads: int | None = None  # of each process
+    keep_heap: bool = False  # freed memory stays with the process (glibc): see spikelm/processor.py
     progress: bool = True
     log_every: int = 20
     checkpoint_every: int = 200

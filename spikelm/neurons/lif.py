@@ -9,6 +9,7 @@ from torch import Tensor
 
 from spikelm.neurons.base import Neuron
 from spikelm.neurons.clip import ClipRule, clip_spikes
+from spikelm.neurons.firing import levels, quick
 from spikelm.neurons.kernels import wide
 from spikelm.neurons.packing import Packed, packed_of
 
@@ -38,6 +39,8 @@ class LIF(Neuron):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        if quick(x):
+            return levels(x, self._theta(x), vars(self.rule))
         # The kernel works on m / a with spikes of height a; a LIF spike has height 1 whatever theta is.
         if self.theta == 1.0:
             return clip_spikes(x, self._theta(x), self.rule, self.compiled)

@@ -1,4 +1,8 @@
-"""Spikes {-a_t, 0, a_t} in two bits each: four to a byte along the last axis, beside one amplitude per time step."""
+"""Spikes {-a_t, 0, a_t} in two bits each: four to a byte along the last axis, beside one amplitude per time step.
+
+A place holds s + 1 for the sign s. Words of many bytes are taken apart at once: while texts are generated the whole
+past is unpacked for every token, so this is the price of a small cache.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 PER_BYTE = 4
-_LEVELS = (0.0, 1.0, -1.0, 0.0)  # of the codes 0, 1, 2; 3 does not occur
+_ZERO = 1 + 4 + 16 + 64  # the byte of four silent values
 
 
 def amplitudes(x: Tensor, known: Tensor | None = None) -> Tensor | None:
@@ -28,24 +32,26 @@ def amplitudes(x: Tensor, known: Tensor | None = None) -> Tensor | None:
 
 
 def pack(x: Tensor) -> Tensor:
-    """Signs of x (..., d) as bytes (..., ceil(d / 4))."""
-    codes = (x > 0).to(torch.uint8).add_((x < 0).to(torch.uint8), alpha=2)
-    codes = F.pad(codes, (0, -x.shape[-1] % PER_BYTE)).unflatten(-1, (-1, PER_BYTE))
-    return codes[..., 0] | codes[..., 1] << 2 | codes[..., 2] << 4 | codes[..., 3] << 6
+    """Signs of x (..., d) as bytes (..., ceil(d / 4)); a byte holds values at equal places of four quarters of d."""
+    signs = F.pad(x, (0, -x.shape[-1] % PER_BYTE)).sign().unflatten(-1, (PER_BYTE, -1))
+    places, _, _ = _constants(x.dtype, torch.uint8, x.device)
+    return torch.matmul(places, signs).add_(_ZERO).to(torch.uint8)  # exact: whole numbers up to 170
 
 
 def unpack(packed: Tensor, amplitude: Tensor, width: int) -> Tensor:
-    """Values (T, ..., width) of bytes (T, ..., ceil(width / 4)), by a table of the 256 bytes at each time step."""
-    T = packed.shape[0]
-    table = amplitude[:, None, None] * _levels(amplitude.dtype, packed.device)  # exact: the levels are 0 and +-1
-    step = torch.arange(T, dtype=torch.int32, device=packed.device).mul_(256).view(T, *[1] * (packed.dim() - 1))
-    values = F.embedding(packed.to(torch.int32) + step, table.flatten(0, 1)).flatten(-2)
+    """Values (T, ..., width) of bytes (T, ..., ceil(width / 4)); eight bytes at a time where they come in eights."""
+    word = torch.int64 if packed.shape[-1] % 8 == 0 else torch.uint8
+    _, shifts, mask = _constants(amplitude.dtype, word, packed.device)
+    digits = torch.bitwise_right_shift(packed.view(word).unsqueeze(-2), shifts).bitwise_and_(mask)
+    height = amplitude.view(-1, *[1] * (packed.dim() - 1))
+    values = digits.view(torch.uint8).flatten(-2).to(amplitude.dtype).sub_(1).mul_(height)  # exact: -1, 0 and 1
     return values if values.shape[-1] == width else values[..., :width]
 
 
-@lru_cache(maxsize=8)
-def _levels(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """(256, 4): the four levels that each byte holds."""
-    byte = torch.arange(256, device=device)
-    digits = torch.stack([byte >> shift & 3 for shift in (0, 2, 4, 6)], dim=-1)
-    return torch.tensor(_LEVELS, dtype=dtype, device=device)[digits]
+@lru_cache(maxsize=16)
+def _constants(dtype: torch.dtype, word: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, int]:
+    """The worth of a byte's four places, how far to shift for each, and the mask of the lowest one of every byte."""
+    shifts = torch.tensor([0, 2, 4, 6], device=device)
+    mask = int.from_bytes(bytes([3] * word.itemsize), "little")
+    with torch.inference_mode(False):  # used again outside of it
+        return (4.0 ** torch.arange(4, device=device)).to(dtype), shifts.to(word)[:, None], mask

@@ -12,6 +12,7 @@ from rich.console import Console
 from spikelm.data.batches import step_seed
 from spikelm.measure.model import measure_firing, measure_model
 from spikelm.models.bert import parameter_count
+from spikelm.processor import keep_heap
 from spikelm.schema import Config
 from spikelm.store import Run
 from spikelm.tracking import Tracker
@@ -30,6 +31,8 @@ def train_and_measure(
 ) -> dict[str, Any]:
     """Train the run's model and measure it; the part of the result that comes from both, on the first rank."""
     quiet_libraries()
+    if config.trainer.keep_heap:
+        keep_heap()
     if config.trainer.threads:
         torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.seed)

@@ -1,0 +1,23 @@
+"""All benchmarks in one process, so that libraries are imported once: python -m benchmarks [--quick] [NAME ...]."""
+
+from __future__ import annotations
+
+import sys
+import time
+from importlib import import_module
+
+NAMES = ("neuron", "step", "memory", "inference", "generate", "data", "startup", "scaling", "processor")
+
+
+def main() -> None:
+    options = [word for word in sys.argv[1:] if word.startswith("-")]
+    names = [word for word in sys.argv[1:] if not word.startswith("-")] or NAMES
+    start = time.perf_counter()
+    for name in names:
+        sys.argv = [name, *options]
+        import_module(f"benchmarks.{name}").main()
+    print(f"{len(names)} benchmarks in {time.perf_counter() - start:.0f} seconds")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""What trainer=cpu changes: steps of a spiking BERT with glibc's defaults and with the heap kept; jobs and threads.
+
+python -m benchmarks.processor [--quick] [--layers 2] [--hidden 256] [--batch 16] [--length 64] [--steps 20]
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from argparse import Namespace
+from typing import Any
+
+from benchmarks.processes import PROJECT, environment
+from benchmarks.timing import arguments, report
+
+WORKER = """
+import json, resource, sys, time
+import torch
+keep, threads, layers, hidden, batch, length, steps = map(int, sys.argv[1:])
+from spikelm.processor import keep_heap
+if keep:
+    keep_heap()
+torch.set_num_threads(threads)
+torch.manual_seed(0)
+from benchmarks.scaling import contestant
+run = contestant(layers, hidden, batch, length, 4)
+run(), run()
+start, cpu = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+for _ in range(steps):
+    run()
+end = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps({"user": end.ru_utime - cpu.ru_utime, "system": end.ru_stime - cpu.ru_stime,
+                  "wall": time.perf_counter() - start, "peak_mb": end.ru_maxrss / 1024}))
+"""
+
+
+def together(args: Namespace, jobs: int, threads: int, keep: bool) -> list[dict[str, Any]]:
+    """What `jobs` processes at a time say of their steps."""
+    sizes = [int(keep), threads, args.layers, args.hidden, args.batch, args.length, args.steps]
+    command = [sys.executable, "-c", WORKER, *map(str, sizes)]
+    env = environment(OMP_WAIT_POLICY="PASSIVE", OMP_NUM_THREADS=str(threads))
+    started = [subprocess.Popen(command, env=env, cwd=PROJECT, stdout=subprocess.PIPE) for _ in range(jobs)]
+    return [json.loads(process.communicate()[0]) for process in started]
+
+
+def main() -> None:
+    args = arguments("CPU settings and sweeps", layers=2, hidden=256, batch=16, length=64, steps=10)
+    args.steps = 5 if args.quick else args.steps
+    repeats = 1 if args.quick else min(args.repeats, 5)
+    heap: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    sweep: dict[str, list[float]] = {"two jobs of one thread": [], "one job of two threads": []}
+    for _ in range(repeats):
+        for keep in heap:
+            heap[keep] += together(args, 1, 1, keep)
+        # Steps a second of the machine, all jobs together.
+        sweep["two jobs of one thread"].append(sum(args.steps / job["wall"] for job in together(args, 2, 1, True)))
+        sweep["one job of two threads"].append(args.steps / together(args, 1, 2, True)[0]["wall"])
+    found = {keep: {key: statistics.median(r[key] for r in runs) for key in runs[0]} for keep, runs in heap.items()}
+    cpu = {keep: one["user"] + one["system"] for keep, one in found.items()}
+    rows = [
+        {
+            "what": "heap kept / glibc's defaults",
+            "CPU time of a step": cpu[True] / cpu[False],
+            "of it in the system, before": found[False]["system"] / cpu[False],
+            "of it in the system, after": found[True]["system"] / cpu[True],
+            "peak memory": found[True]["peak_mb"] / found[False]["peak_mb"],
+            "seconds": {"kept": found[True], "defaults": found[False]},
+        },
+        {
+            "what": "two one-thread jobs / one two-thread job",
+            "steps a second": statistics.median(sweep["two jobs of one thread"])
+            / statistics.median(sweep["one job of two threads"]),
+            "seconds": {name: {"steps_a_second": values} for name, values in sweep.items()},
+        },
+    ]
+    report("processor", f"T=4, {args.layers} layers x {args.hidden}, batch {args.batch} x {args.length}", rows, args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Linears that read levels -1, 0, 1: y_t = h_t W f_t + b, with the spikes' height h_t in the weights.
+
+fp32: where all steps have one height the weights are h W and it is an ordinary linear; where they differ it is
+h_t (W f_t), one multiplication of the output. int8: W = s W8 with a scale s a channel; spikes are exact in int8, the
+product is in int32, exact too, and h_t s turns it back into floats: only the rounding of W to W8 is lost.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from spikelm.errors import ConfigError
+
+LARGEST = 127
+PRECISIONS = ("fp32", "int8")
+
+
+class SpikeLinear(nn.Module):
+    """Levels (T, rows, in) to values (T, rows, out); `heights` is how many steps have a height of their own."""
+
+    weight: Tensor
+    bias: Tensor
+    scale: Tensor | None
+
+    def __init__(self, inputs: int, outputs: int, heights: int, precision: str = "fp32") -> None:
+        super().__init__()
+        if precision not in PRECISIONS:
+            raise ConfigError(f"precision={precision} is not known", f"one of: {', '.join(PRECISIONS)}")
+        self.int8 = precision == "int8"
+        kind = torch.int8 if self.int8 else torch.get_default_dtype()
+        # Buffers, because nothing of it is trained: int8 has no gradient at all.
+        self.register_buffer("weight", torch.zeros(outputs, inputs, dtype=kind))
+        self.register_buffer("bias", torch.zeros(outputs))
+        if self.int8:
+            self.register_buffer("scale", torch.ones(heights, 1, outputs))
+        else:
+            self.register_buffer("scale", torch.ones(heights, 1, 1) if heights > 1 else None)
+
+    @torch.no_grad()
+    def take(self, weight: Tensor, bias: Tensor, heights: Tensor) -> None:
+        """Fill it from a trained linear and the heights (one, or one a step) of the spikes that it reads."""
+        self.bias.copy_(bias)
+        if self.int8 and self.scale is not None:
+            channel = weight.abs().amax(1).clamp_min(torch.finfo(weight.dtype).tiny) / LARGEST
+            self.weight.copy_((weight / channel[:, None]).round_())
+            self.scale.copy_(heights.view(-1, 1, 1) * channel)
+        elif self.scale is None:
+            self.weight.copy_(heights * weight)
+        else:
+            self.weight.copy_(weight)
+            self.scale.copy_(heights.view(-1, 1, 1))
+
+    def forward(self, levels: Tensor) -> Tensor:
+        if self.scale is None:
+            return F.linear(levels, self.weight, self.bias)
+        T, rows, inputs = levels.shape
+        flat = levels.view(T * rows, inputs)
+        product = torch._int_mm(flat.to(torch.int8), self.weight.t()) if self.int8 else flat @ self.weight.t()
+        return torch.addcmul(self.bias, product.view(T, rows, -1), self.scale)
+
+    def extra_repr(self) -> str:
+        outputs, inputs = self.weight.shape
+        return f"{inputs}, {outputs}, {'int8' if self.int8 else 'fp32'}"
