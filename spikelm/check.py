@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +93,9 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 def typed(cfg: DictConfig) -> Config:
     """The composed config as the typed tree, checked; keys added with `+` are refused."""
     register_resolvers()
-    _refuse_unknown(cfg, OmegaConf.structured(Config), "")
+    _refuse_unknown(cfg, _schema(), "")
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(Config), cfg)
+        merged = OmegaConf.merge(_schema(), cfg)
         if not merged.backbone.path and OmegaConf.is_missing(merged.backbone, "layers"):
             raise ConfigError("backbone.path is not given", "backbone=hf backbone.path=FOLDER_OR_HUB_NAME")
         if merged.backbone.kind == "auto":
@@ -113,6 +114,12 @@ def typed(cfg: DictConfig) -> Config:
             setattr(config.source, key, str(Path(value).expanduser().absolute()))
     check(config)
     return config
+
+
+@cache
+def _schema() -> Any:
+    """The schema as OmegaConf has it, made once: a merge starts from a copy."""
+    return OmegaConf.structured(Config)
 
 
 def _kind(path: str) -> str:

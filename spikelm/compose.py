@@ -6,6 +6,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
@@ -24,6 +25,7 @@ from spikelm.resolvers import register_resolvers
 from spikelm.schema import Config, config_dir, default_runs_dir
 
 
+@cache
 def register_schema() -> None:
     """Make the structured config known to Hydra under the name that conf/config.yaml starts from."""
     ConfigStore.instance().store(name="schema", node=Config)
