@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from spikelm.check_stages import check_altered, check_distill, check_stage
 from spikelm.errors import ConfigError
 from spikelm.kinds import KINDS
 from spikelm.resolvers import register_resolvers
-from spikelm.schema import Config, SourceConfig
+from spikelm.schema import Config, SourceConfig, default_runs_dir, structured
 from spikelm.siblings import take_sibling
 
 STAGES = ("pretrain", "general", "finetune")
@@ -93,9 +92,10 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 def typed(cfg: DictConfig) -> Config:
     """The composed config as the typed tree, checked; keys added with `+` are refused."""
     register_resolvers()
-    _refuse_unknown(cfg, _schema(), "")
+    schema = structured(default_runs_dir())
+    _refuse_unknown(cfg, schema, "")
     try:
-        merged = OmegaConf.merge(_schema(), cfg)
+        merged = OmegaConf.merge(schema, cfg)
         if not merged.backbone.path and OmegaConf.is_missing(merged.backbone, "layers"):
             raise ConfigError("backbone.path is not given", "backbone=hf backbone.path=FOLDER_OR_HUB_NAME")
         if merged.backbone.kind == "auto":
@@ -114,12 +114,6 @@ def typed(cfg: DictConfig) -> Config:
             setattr(config.source, key, str(Path(value).expanduser().absolute()))
     check(config)
     return config
-
-
-@cache
-def _schema() -> Any:
-    """The schema as OmegaConf has it, made once: a merge starts from a copy."""
-    return OmegaConf.structured(Config)
 
 
 def _kind(path: str) -> str:

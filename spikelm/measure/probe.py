@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spikelm.errors import CheckpointError
 from spikelm.neurons import Neuron
 from spikelm.neurons.amplitude import AmplitudeNeuron
 from spikelm.neurons.kernels import clip_run, wide
 
-BINS = 81
+BINS = 161
 SITE = "encoder.layer.0.ffn1_in"  # the first feed-forward linear of the first block (appendix A.4)
 
 
@@ -23,8 +22,6 @@ def load_for_probe(directory: Path, saved: dict[str, Any], root: Path) -> tuple[
     from spikelm.training.builders import audit_batch
     from spikelm.training.fit import quiet_libraries
 
-    if not (directory / "model" / "config.json").is_file():
-        raise CheckpointError(f"{directory} has no weights", "run it again with force=true")
     quiet_libraries()
     torch.manual_seed(0)
     batch = audit_batch({**saved, "runs_dir": str(root)}, saved["measure"]["samples"])

@@ -10,7 +10,7 @@ from spikelm.errors import SpikeLMError
 from spikelm.report.figures import PaperFigure, Series
 from spikelm.report.probes import kept_probe
 from spikelm.report.selection import Found, Results
-from spikelm.report.style import GREY, LOOKS, letters, look, new_figure, percent
+from spikelm.report.style import GREY, LOOKS, letters, look, new_figure, not_run, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +66,7 @@ def layer_rates(
         if name in data:
             _bars(panel, data[name])
         else:
-            panel.text(0.5, 0.5, "not run", ha="center", va="center", transform=panel.transAxes, color=GREY)
+            not_run(panel)
     letters(axes, [f"{spiking.name}: firing rate", f"{binary.name}: share of ones"])
     percent(axes[0], 0.75)
     axes[1].axhline(0.5, color=GREY, linewidth=0.8, linestyle="--")
@@ -105,11 +105,11 @@ def before_and_after(
     """Figure 5: learnable amplitudes and k = 2, 3, 4, before and after training."""
     if not runs:
         return None, {}, ""
-    made, axes = new_figure(2, 2, 4.4, sharex=True, sharey=True)
+    made, axes = new_figure(2, 2, 4.2, sharey=True)
     data: dict[str, Any] = {}
     for panel, one in zip(axes.flat, figure.series, strict=True):
         if one not in runs:
-            panel.text(0.5, 0.5, "not run", ha="center", va="center", transform=panel.transAxes, color=GREY)
+            not_run(panel)
             continue
         rate = (runs[one].result or {})["firing_rate"]
         pair = {"before training": rate.get("initial_per_site") or {}, "after training": rate["per_site"]}

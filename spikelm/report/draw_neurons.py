@@ -28,7 +28,7 @@ def neuron(
     except SpikeLMError as error:
         return None, {}, f"It cannot be drawn: {error.what}."
     edges, steps = np.array(probed["edges"]), probed["steps"]
-    made, axes = new_figure(len(steps), 3, 0.55 + 1.25 * len(steps), sharex="col", squeeze=False)
+    made, axes = new_figure(len(steps), 3, 0.55 + 1.25 * len(steps), squeeze=False)
     centres, width = (edges[:-1] + edges[1:]) / 2, edges[1] - edges[0]
     most = max(max(step["input"] + step["membrane"]) for step in steps)
     reach = _reach(centres, steps)
@@ -68,4 +68,3 @@ def _spikes(panel: Any, step: dict[str, Any]) -> None:
     panel.set_ylim(0, 1.25)
     panel.set_xlim(-1.6 * height, 1.6 * height)
     panel.set_xticks([-height, 0.0, height], [f"{-height:.2g}".replace("-", "−"), "0", f"{height:.2g}"])
-    panel.tick_params(labelbottom=True)

@@ -62,10 +62,12 @@ def variance(
         )
         left.fill_between(x, density, where=np.abs(x) > half, color=shown["color"], alpha=0.15, linewidth=0)
     for edge in (-half, half):
-        left.axvline(edge, color=GREY, linewidth=0.8)
+        left.axvline(edge, ymax=0.72, color=GREY, linewidth=0.8)
     left.set_xlabel("membrane potential")
     left.set_ylabel("density")
-    left.legend()
+    left.legend(loc="upper left")
+    left.set_xlim(-2, 2)
+    left.set_ylim(0, 1.9)
     fine = np.linspace(0.05, 1.5, 200)
     points = np.sqrt(np.array([0.1, 0.4, 0.7, 1.0, 1.4, 1.8, 2.2]))
     fixed, elastic = neuron_rates(points, False), neuron_rates(points, True)
@@ -78,7 +80,7 @@ def variance(
     right.set_xlabel("variance of the input")
     right.set_ylabel("firing rate")
     percent(right, 1.0)
-    right.legend(loc="upper left")
+    right.legend(loc="lower right", ncols=1)
     letters([left, right], ["thresholds ±½ of spikes ±1", "firing rate over variance"])
     data = {"variance": (points**2).tolist(), "fixed": fixed, "elastic": elastic, "elastic_closed_form": constant}
     return made, data, f"Points: our neurons on {SAMPLES:,} normal samples; lines: closed form. No run is needed."

@@ -14,6 +14,7 @@ import yaml
 from spikelm.errors import ConfigError
 from spikelm.records import plain, write_atomic
 from spikelm.report.selection import Found, Results, Wanted
+from spikelm.report.style import styled
 from spikelm.schema import config_dir
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ def draw_figure(id: str, results: Results) -> Drawn:
     draw: Draw = getattr(import_module(f"spikelm.report.{module}"), name)
     found, why = _found(figure, results)
     there = {one: run for one, run in found.items() if run.result is not None}
-    made, data, remark = draw(figure, there, results)
+    with styled():
+        made, data, remark = draw(figure, there, results)
     wanted = figure_runs(figure, results)
     runs = [results.find(*one) for one in wanted]
     words = [figure.caption, remark, why, f"Ours at {results.selection.where}."]
@@ -153,9 +155,10 @@ def write_figure(drawn: Drawn, root: Path) -> list[Path]:
     folder = root / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{drawn.name}.{ending}" for ending in ("png", "pdf", "svg")]
-    drawn.figure.savefig(paths[0], dpi=200)
-    drawn.figure.savefig(paths[1], metadata={"CreationDate": None})
-    drawn.figure.savefig(paths[2], metadata={"Date": None})
+    with styled():
+        drawn.figure.savefig(paths[0], dpi=200)
+        drawn.figure.savefig(paths[1], metadata={"CreationDate": None})
+        drawn.figure.savefig(paths[2], metadata={"Date": None})
     plt.close(drawn.figure)
     known = {key: getattr(drawn, key) for key in ("id", "title", "caption", "runs", "missing", "data")}
     paths.append(folder / f"{drawn.name}.json")

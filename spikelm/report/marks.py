@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 SMALL = str.maketrans("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
@@ -27,4 +28,6 @@ def mark(places: Sequence[int]) -> str:
 def latex_text(text: str) -> str:
     """`text` with all that LaTeX would take for a command; alpha in the levels of spikes is the letter."""
     escaped = "".join(LATEX.get(sign, sign) for sign in text)
-    return escaped.replace("-alpha", r"$-\alpha$").replace("alpha", r"$\alpha$") if "{" in text else escaped
+    if "{" not in text:
+        return escaped
+    return re.sub(r"(-?)\balpha\b", lambda found: rf"${found[1]}\alpha$", escaped)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from spikelm.errors import CheckpointError
 from spikelm.records import write_json
 from spikelm.report.selection import Found, Results
 
@@ -14,6 +15,8 @@ def kept_probe(found: Found, results: Results, name: str) -> dict[str, Any]:
     path = results.selection.root / "figures" / "data" / f"{name}-{found.run.id}.json"
     if path.is_file():
         return json.loads(path.read_text())
+    if not (found.run.directory / "model" / "config.json").is_file():
+        raise CheckpointError(f"{found.run.directory} has no weights", "run it again with force=true")
     from spikelm.measure import probe
 
     saved = (found.result or {})["config"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,16 +46,31 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
-def new_figure(rows: int = 1, columns: int = 1, height: float = 2.8, **kwargs: Any) -> tuple[Figure, Any]:
-    """A figure as wide as a page, in the one look; axes as plt.subplots gives them."""
+@contextmanager
+def styled() -> Iterator[None]:
+    """The look, for all that is drawn or saved inside the `with`."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     with plt.rc_context(_SETTINGS):
-        figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, height), layout="constrained", **kwargs)
+        yield
+
+
+def new_figure(rows: int = 1, columns: int = 1, height: float = 2.8, **kwargs: Any) -> tuple[Figure, Any]:
+    """A figure as wide as a page; axes as plt.subplots gives them. Draw inside `with styled()`."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, height), layout="constrained", **kwargs)
     return figure, axes
+
+
+def not_run(axes: Axes) -> None:
+    """An empty panel that says why."""
+    axes.text(0.5, 0.5, "not run", ha="center", va="center", transform=axes.transAxes, color=GREY)
+    axes.grid(visible=False)
+    axes.set_xticks([])
 
 
 def look(position: int, line: bool = True) -> dict[str, Any]:
