@@ -40,7 +40,7 @@ def scaling(
         if len(x) > 1:
             a, b = power_law(x, y)
             data[name] |= {"a": a, "b": b}
-            label = f"{name}: loss ∝ N^−{b:.3f}"
+            label = rf"{name}: loss $\propto N^{{{-b:.3f}}}$"
             shown = look(place)
             panel.plot(x, a * x**-b, color=shown["color"], linestyle=shown["linestyle"], linewidth=0.9, alpha=0.7)
         panel.plot(x, y, label=label, **{**look(place), "linestyle": "none"})
@@ -55,10 +55,12 @@ def scaling(
 
 def _plain_ticks(panel: Any, values: list[float]) -> None:
     """Losses are within a factor of two: numbers, not powers of ten."""
-    from matplotlib.ticker import EngFormatter, FormatStrFormatter, MaxNLocator, NullFormatter
+    from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, MaxNLocator, NullFormatter
 
     panel.yaxis.set_major_locator(MaxNLocator(6))
     panel.yaxis.set_major_formatter(FormatStrFormatter("%.2f"))
     panel.yaxis.set_minor_formatter(NullFormatter())
+    panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    panel.xaxis.set_minor_formatter(NullFormatter())
     panel.set_ylim(0.97 * min(values), 1.03 * max(values))

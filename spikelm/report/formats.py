@@ -11,6 +11,7 @@ from spikelm.report.cells import Cell, Line, TableData
 from spikelm.report.marks import latex_text, letter, mark
 
 THREE = ("ours", "paper", "difference")
+TALL = 9  # rows that do not fit on a page on its side
 
 
 def heading(data: TableData) -> str:
@@ -88,6 +89,7 @@ def latex(data: TableData) -> str:
             _latex_row("", "difference", [_small(latex_text(cell.difference_text)) for cell in cells]),
             r"\addlinespace",
         ]
+    paper = "landscape," if len(data.lines) < TALL else ""
     notes = [rf"\textsuperscript{{{letter(n)}}}~{latex_text(text)}" for n, text in enumerate(data.footnotes)]
     below = r"\par\smallskip ".join([*notes, *map(latex_text, remarks(data))])
     return "\n".join(
@@ -96,8 +98,9 @@ def latex(data: TableData) -> str:
             r"\usepackage[utf8]{inputenc}",
             r"\usepackage[T1]{fontenc}",
             r"\usepackage{booktabs,graphicx}",
-            r"\usepackage[a4paper,landscape,margin=1.5cm]{geometry}",
+            rf"\usepackage[a4paper,{paper}margin=1.5cm]{{geometry}}",
             r"\begin{document}",
+            rf"\setcounter{{table}}{{{data.id - 1}}}",
             "% --- the table ---",
             r"\begin{table}",
             r"\centering",

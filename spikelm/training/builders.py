@@ -34,7 +34,7 @@ from spikelm.training.modules import INPUTS, GlueModule, StageModule
 from spikelm.training.optimization import total_steps
 
 EVALUATION_BATCH = 128
-EVALUATIONS = 10  # of pretraining and general distillation
+EVALUATIONS = 10  # at most, of pretraining and general distillation
 HELD_OUT_ROWS = 512  # pairs or sentences that pretraining and general distillation are evaluated on
 #: kind of task -> the function of a kind's module of stages
 FUNCTIONS = {
@@ -93,7 +93,7 @@ def unlabelled_stage(
         train=train,
         evaluation=[held_out.fixed(held_out_rows)],
         samples=_sample(train.fixed(config.measure.samples)),
-        evaluate_every=max(1, total // EVALUATIONS),
+        evaluate_every=max(1, -(-total // EVALUATIONS)),
         source=text.record(config.source),
         constant={},
     )
