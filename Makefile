@@ -8,12 +8,13 @@ SOURCE ?=
 TASKS ?=
 OVERRIDES ?=
 SEEDS ?= 42
+LAUNCHER ?=
 QUICK ?=
 export HF_HUB_OFFLINE ?= 1
 export WANDB_MODE ?= offline
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check bench reproduce-all report clean
+.PHONY: help setup demo test test-slow check bench reproduce-all reproduce-energy plan-all claims report clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,11 +50,25 @@ bench: $(READY) ## speed and memory as ratios (QUICK=1 for the short form)
 # SCALE=minilm SOURCE=local TASKS=glue/rte,glue/cola OVERRIDES="source.root=DIR finetune.lr=3e-4"
 TABLE_OPTIONS = --scale $(SCALE) --seeds $(SEEDS) $(if $(SOURCE),--source $(SOURCE)) $(if $(TASKS),--tasks $(TASKS)) $(OVERRIDES)
 
-reproduce-table%: $(READY) ## run what a table needs and print it (SCALE= SOURCE= SEEDS=1,2 TASKS=glue/rte OVERRIDES="k=3")
-	$(BIN)/spikelm-report reproduce $* $(TABLE_OPTIONS)
+RUN_OPTIONS = $(TABLE_OPTIONS) $(if $(LAUNCHER),--launcher $(LAUNCHER))
 
-reproduce-all: $(READY) ## every table that can be run at this SCALE
-	$(BIN)/spikelm-report reproduce all $(TABLE_OPTIONS)
+reproduce-table%: $(READY) ## run what a table needs and print it (SCALE= SOURCE= SEEDS=1,2 LAUNCHER=joblib TASKS=glue/rte OVERRIDES="k=3")
+	$(BIN)/spikelm-report reproduce table$* $(RUN_OPTIONS)
+
+reproduce-fig%: $(READY) ## run what a figure needs and draw it (2 to 8; reproduce-energy: score against energy)
+	$(BIN)/spikelm-report reproduce fig$* $(RUN_OPTIONS)
+
+reproduce-energy: $(READY)
+	$(BIN)/spikelm-report reproduce energy $(RUN_OPTIONS)
+
+reproduce-all: $(READY) ## every table, figure and claim at this SCALE
+	$(BIN)/spikelm-report reproduce all $(RUN_OPTIONS)
+
+plan-all: $(READY) ## what reproduce-all would run, and about how long
+	$(BIN)/spikelm-report reproduce all --plan $(RUN_OPTIONS)
+
+claims: $(READY) ## the paper's statements, checked on the runs there are
+	$(BIN)/spikelm-report claims $(TABLE_OPTIONS)
 
 report: $(READY) ## what is in the store
 	$(BIN)/spikelm-report

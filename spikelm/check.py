@@ -16,7 +16,7 @@ from spikelm.check_stages import check_altered, check_distill, check_stage
 from spikelm.errors import ConfigError
 from spikelm.kinds import KINDS
 from spikelm.resolvers import register_resolvers
-from spikelm.schema import Config, SourceConfig
+from spikelm.schema import Config, SourceConfig, default_runs_dir, structured
 from spikelm.siblings import take_sibling
 
 STAGES = ("pretrain", "general", "finetune")
@@ -93,9 +93,10 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 def typed(cfg: DictConfig) -> Config:
     """The composed config as the typed tree, checked; keys added with `+` are refused."""
     register_resolvers()
-    _refuse_unknown(cfg, OmegaConf.structured(Config), "")
+    schema = structured(default_runs_dir())
+    _refuse_unknown(cfg, schema, "")
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(Config), cfg)
+        merged = OmegaConf.merge(schema, cfg)
         if not merged.backbone.path and OmegaConf.is_missing(merged.backbone, "layers"):
             raise ConfigError("backbone.path is not given", "backbone=hf backbone.path=FOLDER_OR_HUB_NAME")
         if merged.backbone.kind == "auto":

@@ -6,6 +6,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
@@ -26,8 +27,14 @@ from spikelm.schema import Config, config_dir, default_runs_dir
 
 def register_schema() -> None:
     """Make the structured config known to Hydra under the name that conf/config.yaml starts from."""
-    ConfigStore.instance().store(name="schema", node=Config)
+    _register(default_runs_dir())
     register_resolvers()
+
+
+@lru_cache(maxsize=1)
+def _register(runs_dir: str) -> None:
+    """Once, and again when another store is named: it is a default of the schema."""
+    ConfigStore.instance().store(name="schema", node=Config)
 
 
 def load_config(overrides: Sequence[str]) -> Config:

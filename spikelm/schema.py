@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import II, MISSING
+from omegaconf import II, MISSING, OmegaConf
 
 from spikelm.schema_settings import (
     DistillConfig,
@@ -34,6 +35,7 @@ __all__ = [
     "VariantConfig",
     "config_dir",
     "default_runs_dir",
+    "structured",
 ]
 
 PACKAGE = Path(__file__).resolve().parent
@@ -226,3 +228,9 @@ class Config:
         """Bits of weights and activations as table 4 counts them: a number, or ter; a spike of {0, 1} has one."""
         weights = self.weights.get("bits", 32) if self.quantized else 32
         return {"weights": weights, "activations": self.neuron.get("bits", 1) if self.spiking else 32}
+
+
+@lru_cache(maxsize=1)
+def structured(runs_dir: str) -> Any:
+    """The schema as OmegaConf has it, made once for a default store; not to be changed: a merge starts from a copy."""
+    return OmegaConf.structured(Config)

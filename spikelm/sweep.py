@@ -51,7 +51,7 @@ class SweepSummary(Callback):
         from rich.console import Console
         from rich.markup import escape
 
-        records = _records(Path(config.hydra.sweep.dir))
+        records = records_of(Path(config.hydra.sweep.dir))
         failures[:] = [record for record in records if record["status"] == "failed"]
         if not records:
             return
@@ -98,6 +98,7 @@ def _cells(result: dict[str, Any]) -> list[str]:
     ]
 
 
-def _records(folder: Path) -> list[dict[str, Any]]:
+def records_of(folder: Path) -> list[dict[str, Any]]:
+    """What the jobs of a sweep left in its folder, in their order."""
     records = [json.loads(path.read_text()) for path in folder.glob("*/job.json")]
     return sorted(records, key=lambda record: record["job"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from spikelm.check import all_keys, nearest
 from spikelm.compose import load_config, precheck
@@ -13,8 +12,6 @@ from spikelm.errors import ConfigError
 from spikelm.identity import identity, label, pretraining_of
 from spikelm.records import run_id
 from spikelm.schema import config_dir
-
-PRINTED = Path(__file__).resolve().parents[2] / "shared" / "paper" / "tables.yaml"
 
 
 def options(group: str) -> list[str]:
@@ -154,22 +151,6 @@ def test_fine_tunings_share_their_pretrained_run() -> None:
         for seed in (1, 2)
     }
     assert ids == {of("task=pretrain", "seed=42")}
-
-
-@pytest.mark.skipif(not PRINTED.is_file(), reason="the paper's printed numbers are not beside the project")
-def test_tables_print_the_papers_numbers() -> None:
-    from spikelm.report.tables import load_table
-
-    printed = {table["id"]: table for table in yaml.safe_load(PRINTED.read_text())["tables"]}
-    for id in (3, 4, 9):
-        ours = load_table(id)
-        assert [list(row.paper.values()) for row in ours.rows] == [row["values"] for row in printed[id]["rows"]]
-    seven = {row["name"]: row["values"] for row in printed[7]["rows"]}
-    assert [row.paper["avg"] for row in load_table(7).rows] == seven["glue_avg"]
-    assert [row.paper["energy_fp32"] for row in load_table(7).rows] == seven["energy_mJ"]
-    five = {row["name"]: row["values"] for row in printed[5]["rows"]}
-    assert [row.paper["energy_fp16"] for row in load_table(5).rows] == five["fp16_mJ"]
-    assert [row.paper["energy_fp32"] for row in load_table(5).rows] == five["fp32_mJ"]
 
 
 def test_a_row_has_room_for_two_sentences() -> None:

@@ -1,4 +1,4 @@
-"""spikelm-report: the runs in the store, tables of the paper, and the runs a table needs."""
+"""spikelm-report: the runs in the store, and the tables, figures and claims of the paper made from them."""
 
 from __future__ import annotations
 
@@ -6,118 +6,80 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from spikelm.errors import ConfigError
-from spikelm.report.tables import TABLES, load_table
+from spikelm.report.paper import FIGURES, add_selection, claims, figure, reproduce, table
+from spikelm.report.tables import TABLES
 from spikelm.schema import default_runs_dir
 
-#: keys that the command's own options or the table's rows decide
-TAKEN = {
-    "scale": "--scale",
-    "source": "--source",
-    "seed": "--seeds",
-    "task": "--tasks",
-    "runs_dir": "--runs-dir",
-    "system": "the table's rows",
-}
+ABOUT = "Further key=value arguments are overrides of every run, as for spikelm-run: source.root=DIR finetune.lr=3e-4"
+TABLE_IDS = f"number of the table ({', '.join(map(str, TABLES))}), or all"
+FIGURE_IDS = f"which one ({', '.join(FIGURES)}), or all"
 
 
 def main(argv: Sequence[str]) -> int:
     """Parse and dispatch; without a subcommand the runs are listed."""
     parser = argparse.ArgumentParser(prog="spikelm-report", description="What the store holds.")
-    parser.set_defaults(command="runs", runs_dir=default_runs_dir())
-    commands = parser.add_subparsers(dest="command", metavar="runs|run|table|reproduce|scores|curves")
-    runs = commands.add_parser("runs", help="list the runs (the default)")
-    one = commands.add_parser("run", help="the result of one run, with its samples of generated text")
+    parser.set_defaults(run_command=_runs, runs_dir=default_runs_dir())
+    commands = parser.add_subparsers(metavar="COMMAND")
+
+    def command(name: str, runner: object, about: str, epilog: str | None = None) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=about, description=about, epilog=epilog)
+        added.set_defaults(run_command=runner)
+        added.add_argument("--runs-dir", default=default_runs_dir())
+        return added
+
+    command("runs", _runs, "list the runs (the default)")
+    one = command("run", _run, "the result of one run, with its samples of generated text")
     one.add_argument("run", help="a run directory, or the first digits of a run id")
-    about = (
-        "Further key=value arguments are overrides of every run, as for spikelm-run: source.root=DIR finetune.lr=3e-4"
-    )
-    table = commands.add_parser("table", help="a table of the paper from the runs there are", epilog=about)
-    reproduce = commands.add_parser("reproduce", help="run what a table still needs, then print it", epilog=about)
-    for command in (table, reproduce):
-        command.add_argument("id", help=f"number of the table ({', '.join(map(str, TABLES))}), or all")
-        command.add_argument("--scale", default="mini")
-        command.add_argument("--source", default="", help="embedded, local or hub; the scale's own by default")
-        command.add_argument("--seeds", default="42", help="comma-separated; several give mean ± standard deviation")
-        command.add_argument("--tasks", default="", help="only these, comma-separated: glue/rte,glue/cola")
-    reproduce.add_argument("--launcher", default="", help="basic (default) or joblib")
-    scores = commands.add_parser("scores", help="the runs of a sweep as one table: a row a system, a column a task")
-    curves = commands.add_parser("curves", help="a metric of the runs of a sweep over their steps, as a figure")
+    tables = command("table", table, "a table of the paper from the runs there are", ABOUT)
+    tables.add_argument("id", help=TABLE_IDS)
+    figures = command("figure", figure, "a figure of the paper from the runs there are", ABOUT)
+    figures.add_argument("id", help=FIGURE_IDS)
+    stated = command("claims", claims, "statements of the paper, checked on the runs there are", ABOUT)
+    again = command("reproduce", reproduce, "run what a table or figure still needs, then make it", ABOUT)
+    again.add_argument("id", help="a table (3 or table3), a figure (fig4) or all")
+    for added in (tables, figures, stated, again):
+        add_selection(added)
+    stated.add_argument("--json", action="store_true", help="print JSON")
+    again.add_argument("--launcher", default="", help="basic (default) or joblib")
+    again.add_argument("--plan", action="store_true", help="say what would be run, and stop")
+    scores = command("scores", _scores, "the runs of a sweep as one table: a row a system, a column a task")
+    curves = command("curves", _curves, "a metric of the runs of a sweep over their steps, as a figure")
     curves.add_argument("--metric", default="train/loss")
-    for command in (scores, curves):
-        command.add_argument("overrides", nargs="+", help="as after spikelm-run -m; nothing is run")
-        command.add_argument("--output", type=Path, help="the file to write; by default under the store")
-    for command in (runs, one, table, reproduce, scores, curves):
-        command.add_argument("--runs-dir", default=default_runs_dir())
+    for added in (scores, curves):
+        added.add_argument("overrides", nargs="+", help="as after spikelm-run -m; nothing is run")
+        added.add_argument("--output", type=Path, help="the file to write; by default under the store")
     # Known ones only: argparse takes no positional arguments after options, and overrides may stand anywhere.
     args, rest = parser.parse_known_args(argv)
-    root = Path(args.runs_dir)
-    if args.command == "runs" or args.command is None:
-        from spikelm.report.runs import list_runs
-
-        if rest:
-            parser.error(f"unrecognized arguments: {' '.join(rest)}")
-        list_runs(root)
-        return 0
-    if args.command == "run":
-        _show_run(args.run, root)
-        return 0
-    if args.command == "scores":
-        from spikelm.report.scores import show_scores
-
-        show_scores(args.overrides, root, args.output)
-        return 0
-    if args.command == "curves":
-        from spikelm.report.curves import draw_curves
-
-        draw_curves(args.overrides, args.metric, root, args.output)
-        return 0
-    tables = [load_table(id) for id in (TABLES if args.id == "all" else [args.id])]
-    overrides = _overrides(rest)
-    options = [f"scale={args.scale}", *([f"source={args.source}"] if args.source else []), f"runs_dir={root}"]
-    if args.source == "local" and not any(override.startswith("source.root=") for override in overrides):
-        from spikelm.report.runs import local_root
-
-        overrides.append(f"source.root={local_root(root, args.scale)}")
-    options += overrides
-    seeds = _seeds(args.seeds)
-    if args.tasks:
-        tables = [table.only(args.tasks.split(",")) for table in tables]
-    from spikelm.report.render import render_table
-
-    code = 0
-    for found in tables:
-        if args.command == "reproduce":
-            from spikelm.report.reproduce import reproduce_table
-
-            code = max(code, reproduce_table(found, options, seeds, args.launcher))
-        render_table(found, options, seeds, root)
-    return code
+    if rest and args.run_command not in (table, figure, claims, reproduce):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    args.rest = rest
+    code = args.run_command(args)
+    return int(code or 0)
 
 
-def _show_run(name: str, root: Path) -> None:
+def _runs(args: argparse.Namespace) -> None:
+    from spikelm.report.runs import list_runs
+
+    list_runs(Path(args.runs_dir))
+
+
+def _run(args: argparse.Namespace) -> None:
     from rich.console import Console
 
     from spikelm.commands import find_result
     from spikelm.report.single import show_result
 
-    result, directory = find_result(name, root)
+    result, directory = find_result(args.run, Path(args.runs_dir))
     show_result({**result, "directory": str(directory)}, Console(), samples=len(result.get("samples", [])))
 
 
-def _overrides(rest: Sequence[str]) -> list[str]:
-    """What is left of the command line, if it is overrides that a table can be made with."""
-    for word in rest:
-        key, equals, _ = word.partition("=")
-        if not equals or key.startswith("-"):
-            raise ConfigError(f"{word} is neither an option nor an override", "spikelm-report table --help")
-        if key in TAKEN:
-            raise ConfigError(f"{word}: {key} of a table's runs comes from {TAKEN[key]}")
-    return list(rest)
+def _scores(args: argparse.Namespace) -> None:
+    from spikelm.report.scores import show_scores
+
+    show_scores(args.overrides, Path(args.runs_dir), args.output)
 
 
-def _seeds(text: str) -> list[int]:
-    try:
-        return [int(seed) for seed in text.split(",")]
-    except ValueError:
-        raise ConfigError(f"--seeds {text} is not a list of whole numbers", "--seeds 1,2,3") from None
+def _curves(args: argparse.Namespace) -> None:
+    from spikelm.report.curves import draw_curves
+
+    draw_curves(args.overrides, args.metric, Path(args.runs_dir), args.output)

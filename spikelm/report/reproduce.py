@@ -1,36 +1,92 @@
-"""Running what a table still needs: a plan first, then one Hydra sweep over its systems and tasks."""
+"""Running what tables and figures still need: a plan first, then Hydra sweeps, watched through the store."""
 
 from __future__ import annotations
 
+import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
-from spikelm.compose import load_config
-from spikelm.experiment import open_run
-from spikelm.report.tables import PaperTable
+from spikelm.report.needs import Timings, needs_of, show_plan
+from spikelm.report.overview import Overview, failures
+from spikelm.report.selection import Results, Wanted
+from spikelm.store import Store
+
+PATIENCE = 10.0  # seconds
+Words = tuple[str, ...]
 
 
-def reproduce_table(table: PaperTable, options: Sequence[str], seeds: Sequence[int], launcher: str = "") -> int:
-    """Run the table's missing runs as a sweep; finished ones are taken from the store. The sweep's exit code."""
+def reproduce(
+    title: str, wanted: Sequence[Wanted], results: Results, launcher: str = "", plan_only: bool = False
+) -> int:
+    """Run the missing ones of the wanted runs; finished ones are taken from the store. 0 when all are there."""
     console = Console()
-    wanted = [(system, task, seed) for system in table.systems for task in table.tasks for seed in seeds]
-    open_runs = [
-        open_run(load_config([f"system={system}", f"task={task}", f"seed={seed}", *options]))
-        for system, task, seed in wanted
-    ]
-    done = sum(run.finished for run in open_runs)
-    console.print(
-        f"table {table.id}: {len(wanted)} runs ({len(table.systems)} systems x {len(table.tasks)} tasks"
-        f"{f' x {len(seeds)} seeds' if len(seeds) > 1 else ''}), "
-        f"{done} finished, {len(wanted) - done} to do"
-    )
-    if done == len(wanted):
+    root = results.selection.root
+    found = [results.find(*one) for one in dict.fromkeys(wanted)]
+    needs = needs_of(found, Timings(Store(root).results()))
+    show_plan(title, needs, console)
+    missing = [one.wanted for one in found if one.result is None]
+    if not missing or plan_only:
         return 0
-    sweep = [f"system={','.join(table.systems)}", f"task={','.join(table.tasks)}"]
-    sweep += [f"seed={','.join(map(str, seeds))}", *options]
+    overview, code = Overview(needs, console), 0
+    stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
+    for number, sweep in enumerate(sweeps_of(missing)):
+        folder = root / "sweeps" / f"{stamp}-{number}"
+        code = max(code, _run(sweep, results, launcher, folder, overview, console))
+    return code
+
+
+def _run(sweep: list[str], results: Results, launcher: str, folder: Path, overview: Overview, console: Console) -> int:
+    """One sweep in a process of its own; what it prints goes to a file beside its records."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [*sweep, *results.selection.options, f"hydra.sweep.dir={folder}"]
     if launcher:
-        sweep.append(f"hydra/launcher={launcher}")
-    return subprocess.run([sys.executable, "-m", "spikelm.cli", "-m", *sweep], check=False).returncode
+        words.append(f"hydra/launcher={launcher}")
+    log = folder / "output.txt"
+    console.print(f"  output of its runs: {log}", soft_wrap=True, highlight=False)
+    with open(log, "w", encoding="utf-8") as file:
+        command = [sys.executable, "-m", "spikelm.cli", "-m", *words]
+        with subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                code = overview.follow(process)
+            except KeyboardInterrupt:
+                _end(process)
+                raise
+    for record in failures(folder):
+        console.print(f"  failed: {record.get('error', 'no record')}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"  retry: {shlex.join(['spikelm-run', *record['overrides']])}", markup=False, soft_wrap=True)
+    if code and not failures(folder):
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
+        console.print(f"  the sweep ended with code {code}:\n{tail}", markup=False, highlight=False)
+    return code
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ctrl-C on a terminal reaches the sweep as well; a signal sent to us alone does not."""
+    try:
+        process.wait(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
+def sweeps_of(missing: Sequence[Wanted]) -> list[list[str]]:
+    """Hydra sweeps whose products are exactly the missing runs: systems that lack the same tasks go together."""
+    tasks: dict[tuple[str, int, Words], list[str]] = {}
+    for one in missing:
+        tasks.setdefault((one.system, one.seed, one.extra), []).append(one.task)
+    systems: dict[tuple[Words, int, Words], list[str]] = {}
+    for (system, seed, extra), lacking in tasks.items():
+        systems.setdefault((tuple(lacking), seed, extra), []).append(system)
+    seeds: dict[tuple[Words, Words, Words], list[str]] = {}
+    for (lacking_tasks, seed, extra), having in systems.items():
+        seeds.setdefault((tuple(having), lacking_tasks, extra), []).append(str(seed))
+    return [
+        [f"system={','.join(names)}", f"task={','.join(todo)}", f"seed={','.join(several)}", *extra]
+        for (names, todo, extra), several in seeds.items()
+    ]

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from spikelm.report.render import markdown_table
+from spikelm.report.formats import markdown_table
 from spikelm.report.sweeps import Job, jobs_of
 
 #: the metric that table 3 prints for a task, where it is not the first one

@@ -34,7 +34,7 @@ from spikelm.training.modules import INPUTS, GlueModule, StageModule
 from spikelm.training.optimization import total_steps
 
 EVALUATION_BATCH = 128
-EVALUATIONS = 10  # of pretraining and general distillation
+EVALUATIONS = 10  # at most, of pretraining and general distillation
 HELD_OUT_ROWS = 512  # pairs or sentences that pretraining and general distillation are evaluated on
 #: kind of task -> the function of a kind's module of stages
 FUNCTIONS = {
@@ -93,7 +93,7 @@ def unlabelled_stage(
         train=train,
         evaluation=[held_out.fixed(held_out_rows)],
         samples=_sample(train.fixed(config.measure.samples)),
-        evaluate_every=max(1, total // EVALUATIONS),
+        evaluate_every=max(1, -(-total // EVALUATIONS)),
         source=text.record(config.source),
         constant={},
     )
@@ -142,7 +142,7 @@ def fine_tuning_stage(config: Config, console: Console, module: Callable[[int, E
     )
 
 
-def audit_batch(saved: Mapping[str, Any]) -> Batch:
+def audit_batch(saved: Mapping[str, Any], count: int = AUDIT_ROWS) -> Batch:
     """The first rows of a finished run's measurement samples, from its recorded config."""
     config = typed(OmegaConf.create(dict(saved)))
     if config.task.kind == "seq2seq":
@@ -153,11 +153,11 @@ def audit_batch(saved: Mapping[str, Any]) -> Batch:
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     if config.task.kind in ("pretrain", "general"):
         text = load_documents(config.source, cache, config.stage.task_rows)
-        samples = _text_batches(config, text, "train", tokenizer, config.stage.batch).fixed(AUDIT_ROWS)
+        samples = _text_batches(config, text, "train", tokenizer, config.stage.batch).fixed(count)
     else:
         split = next(iter(config.task.splits))
-        rows = load_rows(config.task, config.source).splits[split][:AUDIT_ROWS]
-        samples = evaluation_batches(encode_rows(config.task, rows, tokenizer, config.finetune.max_length), AUDIT_ROWS)
+        rows = load_rows(config.task, config.source).splits[split][:count]
+        samples = evaluation_batches(encode_rows(config.task, rows, tokenizer, config.finetune.max_length), count)
     return _sample(samples)[0]
 
 

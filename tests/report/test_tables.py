@@ -1,99 +1,195 @@
-"""Tables from results on disk: ours beside the paper's, mean over seeds, missing cells empty."""
+"""Tables from results: ours beside the paper's, mean over seeds, missing cells empty, footnotes at misprints."""
 
 from __future__ import annotations
 
+import json
+import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from canned import Canned, glue, result
 
 from spikelm.compose import load_config
 from spikelm.errors import ConfigError
 from spikelm.experiment import open_run
 from spikelm.records import RESULT_FIELDS
-from spikelm.report.render import render_table
-from spikelm.report.tables import load_table
-
-OPTIONS = ["scale=smoke", "source=embedded"]
-
-
-def write(root: Path, system: str, task: str, metrics: dict[str, float], energy: float, seed: int = 42) -> None:
-    """A finished run with made-up numbers, as the store would hold it."""
-    config = load_config([f"system={system}", f"task={task}", f"seed={seed}", *OPTIONS, f"runs_dir={root}"])
-    run = open_run(config)
-    run.start({}, {})
-    rate = {"mean": 0.25, "per_site": {}}
-    known = {"metrics": metrics, "energy_mj": {"fp32": energy, "fp16": energy / 2}, "firing_rate": rate}
-    known |= {"source": {"name": "embedded", "rows": {}, "content_hash": ""}, "config": {"T": config.T}}
-    run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **known})
+from spikelm.report.build import build_table, table_runs
+from spikelm.report.tables import TABLES, PaperTable, load_table
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    names = {"cola": "matthews", "stsb": "spearman", "mrpc": "f1", "qqp": "f1"}
-    for seed, shift in ((1, 0.0), (2, 2.0)):
-        for task in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte"):
-            metrics = {names.get(task, "accuracy"): 50.0 + shift}
-            if task == "mnli":
-                metrics["accuracy_mm"] = 59.0 + shift
-            write(tmp_path, "spikelm_t4", f"glue/{task}", metrics, 1.0, seed)
-    write(tmp_path, "spikelm_t4", "pretrain", {"loss": 1.0}, 0.5)
-    return tmp_path
+def store(tmp_path: Path) -> Canned:
+    known = glue("spikelm_t4", 1, 50.0, 59.0) | glue("spikelm_t4", 2, 52.0, 61.0)
+    known["spikelm_t4", "pretrain", 42] = result("pretrain", {"loss": 1.0}, 0.5)
+    return Canned(known, tmp_path, (1, 2))
 
 
-def lines(path: Path) -> dict[str, list[str]]:
-    rows = [line for line in path.read_text().splitlines() if line.startswith("| ")]
-    return {cells[0]: cells[1:] for cells in ([c.strip() for c in row.strip("|").split("|")] for row in rows)}
+def rows(table: PaperTable, *systems: str) -> PaperTable:
+    return replace(table, rows=[row for row in table.rows if row.system in systems])
 
 
-def test_mean_and_deviation_over_seeds_beside_the_paper(root: Path) -> None:
-    options = [*OPTIONS, f"runs_dir={root}"]
-    found = lines(render_table(load_table(7), options, [1, 2], root))
+def texts(data: object, line: int) -> list[tuple[str, str, str]]:
+    cells = data.lines[line].cells.values()  # type: ignore[attr-defined]
+    return [(cell.ours_text, cell.paper_text, cell.difference_text) for cell in cells]
+
+
+def test_mean_and_deviation_over_seeds_beside_the_paper(store: Canned) -> None:
+    data = build_table(rows(load_table(7), "spikelm_t4", "spikelm_k3"), store)
     # nine numbers: eight of 50 (or 52) and one of 59 (or 61)
-    assert found["k=2"] == ["52.0±1.4 (76.5)", "0.5000 (13.7)", "25.0 (–)"]
-    assert found["k=3"] == ["(75.1)", "(10.4)", "(–)"], "what was not run is empty, never zero"
+    means = [(8 * 50 + 59) / 9, (8 * 52 + 61) / 9]
+    assert texts(data, 0) == [
+        (f"{statistics.fmean(means):.1f}±{statistics.stdev(means):.1f}", "76.5", "−24.5"),
+        ("0.5000", "13.7", "−13.2000"),
+        ("25.0", "–", ""),
+    ], "energy and firing are of the one pretrained run, so they have no deviation"
+    assert texts(data, 1) == [("", "75.1", ""), ("", "10.4", ""), ("", "–", "")], "what was not run is empty, not zero"
+    cell = data.lines[0].cells["avg"]
+    assert len(cell.runs) == 16
+    assert cell.difference == pytest.approx(statistics.fmean(means) - 76.5)
+    assert len(data.missing) == 16
+    assert all("system=spikelm_k3" in command for command in data.missing)
 
 
-def test_an_incomplete_row_has_no_average(root: Path) -> None:
-    options = [*OPTIONS, f"runs_dir={root}"]
-    found = lines(render_table(load_table(7), options, [3], root))
-    assert found["k=2"][0] == "(76.5)"
+def test_an_incomplete_row_has_no_average(store: Canned) -> None:
+    del store.known["spikelm_t4", "glue/rte", 1]
+    store = Canned(store.known, store.selection.root, (1,))
+    table = rows(load_table(3), "spikelm_t4")
+    cells = build_table(table, store).lines[0].cells
+    assert cells["avg"].ours == cells["rte"].ours == ()
+    assert cells["cola"].ours == (50.0,)
+    assert cells["mnli_mm"].ours == (59.0,)
 
 
-def test_a_table_that_cannot_be_made_says_which_can() -> None:
-    with pytest.raises(ConfigError, match="tables that can: 3, 4, 5, 6, 7, 9"):
-        load_table(8)
+def test_every_cell_names_its_run(store: Canned) -> None:
+    cells = build_table(rows(load_table(3), "spikelm_t4"), store).lines[0].cells
+    wanted = [store.find("spikelm_t4", "glue/rte", seed).run for seed in (1, 2)]
+    assert cells["rte"].runs == tuple((run.id, f"glue-rte/{run.directory.name}") for run in wanted)
+    assert cells["energy_fp32"].runs[0][0] == store.find("spikelm_t4", "pretrain").run.id
 
 
-def test_a_few_tasks_have_a_mean_of_their_own_that_says_so(root: Path) -> None:
-    options = [*OPTIONS, f"runs_dir={root}"]
+def test_a_table_that_is_not_there_says_which_are() -> None:
+    assert list(range(1, 10)) == TABLES
+    with pytest.raises(ConfigError, match="tables: 1, 2, 3, 4, 5, 6, 7, 8, 9"):
+        load_table(10)
+
+
+def test_a_few_tasks_have_a_mean_of_their_own_that_says_so(store: Canned) -> None:
     table = load_table(3).only(["glue/mnli", "rte"])
     assert table.tasks == ["glue/mnli", "glue/rte"]
-    path = render_table(table, options, [1], root)
-    assert path.name == "table3-smoke-embedded-mnli+rte.md"
-    rows = [line.split("|") for line in path.read_text().splitlines() if line.startswith("| SpikeLM ")]
-    assert [cell.strip() for cell in rows[1][4:]] == ["50.0 (77.1)", "59.0 (77.2)", "50.0 (69.0)", "53.0 (74.4)", ""]
-    assert "Only mnli, rte: an average, the paper's too, is over these alone" in path.read_text()
+    data = build_table(rows(table, "spikelm_t4"), Canned(store.known, store.selection.root, (1,)))
+    assert data.name == "table3-smoke-embedded-mnli+rte"
+    found = {name: (cell.ours_text, cell.paper_text) for name, cell in data.lines[0].cells.items()}
+    assert found["mnli_m"] == ("50.0", "77.1")
+    assert found["mnli_mm"] == ("59.0", "77.2")
+    assert found["rte"] == ("50.0", "69.0")
+    assert found["avg"] == ("53.0", "74.4"), "(77.1 + 77.2 + 69.0) / 3"
+    assert any("Only mnli, rte: an average, the paper's too, is over these alone" in note for note in data.notes)
     with pytest.raises(ConfigError, match="did you mean rte"):
         load_table(3).only(["glue/rt"])
 
 
-def test_a_table_of_averages_only_does_not_compare_a_few_tasks_with_nine(root: Path) -> None:
-    found = lines(render_table(load_table(7).only(["rte"]), [*OPTIONS, f"runs_dir={root}"], [1], root))
-    assert found["k=2"][0] == "50.0 (–)"
+def test_a_table_of_averages_only_does_not_compare_a_few_tasks_with_nine(store: Canned) -> None:
+    table = rows(load_table(7).only(["rte"]), "spikelm_t4")
+    data = build_table(table, Canned(store.known, store.selection.root, (1,)))
+    assert texts(data, 0)[0] == ("50.0", "–", "")
 
 
-def test_overrides_reach_the_runs_and_the_file_is_another(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_misprinted_averages_and_only_these_are_marked() -> None:
+    from spikelm.report.build import misprinted_average
+
+    marked = {
+        (table.id, row.name): misprinted_average(table, row)
+        for table in map(load_table, TABLES)
+        for row in table.rows
+        if misprinted_average(table, row)
+    }
+    assert set(marked) == {(3, "LIF-BERT*"), (4, "BiT"), (9, "LIF-BERT* (original)")}, "facts, section 1"
+    assert "33.99" in marked[3, "LIF-BERT*"]
+    assert "71.73" in marked[4, "BiT"]
+
+
+def test_a_row_needs_the_runs_of_printed_numbers_only(tmp_path: Path) -> None:
+    store = Canned({}, tmp_path)
+    table = rows(load_table(8), "gpt2", "bertsumabs", "bert")
+    needed = {(run.system, run.task) for run in table_runs(table, store)}
+    assert {task for system, task in needed if system == "gpt2"} == {"sum/cnn_dm"}
+    assert {task for system, task in needed if system == "bertsumabs"} == {"sum/cnn_dm", "sum/xsum"}
+    assert {task for system, task in needed if system == "bert"} == {"sum/cnn_dm", "sum/xsum", "mt/wmt16_enro"}
+
+
+def test_texts_are_scored_by_the_rows_metric_and_energy_is_of_a_generated_text(tmp_path: Path) -> None:
+    scores = {"rouge1_test": 41.0, "rouge2_test": 19.0, "rougeL_test": 28.0, "rougeLsum_test": 38.0}
+    detail = {"energy_detail": {"generated": {"fp32": 2.5}}}
+    known = {
+        ("bert", "sum/cnn_dm", 42): result("sum/cnn_dm", scores),
+        ("bertsumabs", "sum/cnn_dm", 42): result("sum/cnn_dm", scores),
+        ("bert", "sum/xsum", 42): result("sum/xsum", scores, **detail),
+    }
+    data = build_table(rows(load_table(8), "bert", "bertsumabs"), Canned(known, tmp_path))
+    bart, other = (line.cells for line in data.lines)
+    assert (bart["cnndm_rL"].ours, other["cnndm_rL"].ours) == ((28.0,), (38.0,))
+    assert bart["xsum_energy"].ours == (2.5,)
+    assert other["cnndm_rL"].footnotes
+    assert not bart["cnndm_rL"].footnotes
+
+
+def test_table_one_is_made_of_audits(tmp_path: Path) -> None:
+    known = {
+        ("spikelm_t4", "pretrain", 42): result("pretrain", {"loss": 1.0}),
+        ("spikelm_t4", "sum/xsum", 42): result("sum/xsum", {"rougeL": 1.0}),
+        ("spikegpt", "pretrain", 42): result("pretrain", {"loss": 1.0}, spike_driven={"verdict": "partly"}),
+    }
+    data = build_table(rows(load_table(1), "spikegpt", "spikelm_t4"), Canned(known, tmp_path))
+    gpt, lm = ({name: cell.ours_text for name, cell in line.cells.items()} for line in data.lines)
+    assert (gpt["verdict"], gpt["operations"]) == ("partly", "MACs")
+    assert (lm["verdict"], lm["operations"]) == ("fully", "ACs")
+    assert gpt["generation"] == "plain text"
+    assert lm["generation"] == "1 of 3 tasks"
+    assert lm["discrimination"] == "", "none of its GLUE tasks was run: empty"
+    assert "audits" in data.computed_from
+
+
+def test_levels_of_spikes_are_those_of_the_neuron(tmp_path: Path) -> None:
+    known = {(system, "pretrain", 42): result("pretrain", {"loss": 1.0}) for system in LEVELS}
+    data = build_table(rows(load_table(6), *LEVELS), Canned(known, tmp_path))
+    for line in data.lines:
+        cell = line.cells["levels"]
+        assert cell.ours == (cell.paper,) == (LEVELS[str(line.system)],)
+        assert cell.difference_text == "same"
+
+
+LEVELS = {
+    "lif_bert": "{0,1}",
+    "spikelm_fixed": "{-1,0,1}",
+    "spikelm_uni": "{0,alpha}",
+    "spikelm_t4": "{-alpha,0,alpha}",
+}
+
+
+def finish(root: Path, overrides: list[str], **known: object) -> None:
+    """A finished run with made-up numbers, as the store would hold it."""
+    run = open_run(load_config([*overrides, "scale=smoke", f"runs_dir={root}"]))
+    run.start({}, {})
+    run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **known})
+
+
+def test_the_command_reads_the_store_and_overrides_make_another_file(tmp_path: Path) -> None:
     from spikelm.report.command import main
 
-    asked = ["table", "7", "--scale", "smoke", "--seeds", "1", "--runs-dir", str(root)]
+    energy = {"fp32": 0.5, "fp16": 0.25}
+    rate = {"mean": 0.25, "per_site": {}}
+    finish(tmp_path, ["system=spikelm_t1", "task=pretrain"], metrics={}, energy_mj=energy, firing_rate=rate)
+    asked = ["table", "5", "--scale", "smoke", "--runs-dir", str(tmp_path)]
     assert main(asked) == 0
-    assert "written to" in capsys.readouterr().out
-    assert lines(root / "tables" / "table7-smoke-embedded.md")["k=2"][0] == "51.0 (76.5)"
-    assert main([*asked, "finetune.lr=1e-4"]) == 0
-    others = [path for path in (root / "tables").iterdir() if path.name != "table7-smoke-embedded.md"]
+    found = json.loads((tmp_path / "tables" / "table5-smoke-embedded.json").read_text())
+    ours = {line["system"]: line["cells"]["energy_fp32"]["ours"] for line in found["lines"]}
+    assert ours == {"bert": None, "lif_bert": None, "spikelm_t1": 0.5, "spikelm_t4": None}
+    assert main([*asked, "pretrain.lr=1e-4"]) == 0
+    others = [path for path in (tmp_path / "tables").glob("*.json") if path.stem != "table5-smoke-embedded"]
     assert len(others) == 1
-    assert lines(others[0])["k=2"][0] == "(76.5)", "runs with other settings are others"
-    assert "finetune.lr=1e-4" in others[0].read_text()
+    assert "pretrain.lr=1e-4" in others[0].read_text()
+    assert '"ours": 0.5' not in others[0].read_text(), "runs with other settings are others"
 
 
 @pytest.mark.parametrize(("word", "says"), [("task=glue/rte", "--tasks"), ("--sede", "neither"), ("foo", "neither")])
@@ -109,29 +205,7 @@ def test_local_files_are_those_of_the_runs_there_are(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="no runs from local files at scale mini"):
         local_root(tmp_path, "mini")
-    run = open_run(load_config(["scale=smoke", f"runs_dir={tmp_path}"]))
-    run.start({}, {})
-    known = {"scale": "mini", "config": {"source": {"name": "local", "root": "/data/glue"}}}
-    run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **known})
+    finish(tmp_path, [], scale="mini", config={"source": {"name": "local", "root": "/data/glue"}})
     assert local_root(tmp_path, "mini") == "/data/glue"
     with pytest.raises(ConfigError):
         local_root(tmp_path, "paper")
-
-
-def test_reproducing_hands_everything_to_one_sweep(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import subprocess
-
-    from spikelm.report.command import main
-
-    asked: list[list[str]] = []
-
-    def run(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
-        asked.append(command)
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr("spikelm.report.reproduce.subprocess.run", run)
-    options = ["--scale", "smoke", "--tasks", "glue/rte,glue/cola", "--runs-dir", str(root), "finetune.lr=1e-4"]
-    assert main(["reproduce", "7", *options]) == 0
-    (command,) = asked
-    assert "task=glue/cola,glue/rte" in command
-    assert command[-3:] == ["scale=smoke", f"runs_dir={root}", "finetune.lr=1e-4"]

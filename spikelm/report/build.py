@@ -1,0 +1,132 @@
+"""From a table's YAML and the runs of a selection to the table as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from statistics import fmean
+from typing import Any
+
+from spikelm.report.cells import Cell, Line, TableData
+from spikelm.report.measures import Value, has_pretraining, row_values
+from spikelm.report.selection import Results, Wanted
+from spikelm.report.tables import AUDITED, Column, Footnote, PaperTable, Row
+from spikelm.schema import Config
+
+GIVEN = "The weights were given, not pretrained here: energy and firing are means over the fine-tuned runs."
+
+
+def build_table(table: PaperTable, results: Results) -> TableData:
+    """Every cell of a table at the selection's scale and source, over its seeds."""
+    selection = results.selection
+    footnotes: list[str] = []
+    lines = []
+    for row in table.rows:
+        values = [row_values(table, row, results, seed) for seed in selection.seeds]
+        cells = {}
+        for column in table.columns:
+            remarks = [note.text for note in table.footnotes if _meant(note, row, column)]
+            if column.name == "avg" and table.chosen is None and (wrong := misprinted_average(table, row)):
+                remarks.append(wrong)
+            places = [_place(footnotes, text) for text in dict.fromkeys(remarks)]
+            cells[column.name] = _cell(column, row, [found.get(column.name) for found in values], places)
+        lines.append(Line(row.name, row.system, cells))
+    given = bool(_configs(table, results)[table.systems[0]].backbone.path)
+    few = [] if table.chosen is None else ["+".join(task.rpartition("/")[2] for task in table.chosen)]
+    return TableData(
+        id=table.id,
+        title=table.title,
+        scale=selection.scale,
+        source=selection.source_name,
+        where=selection.where,
+        columns={column.name: column.heading for column in table.columns},
+        lines=lines,
+        footnotes=footnotes,
+        notes=[*([GIVEN] if given else []), *table.notes],
+        computed_from=computed_from(table, results),
+        missing=[wanted.command(selection) for wanted in table_runs(table, results) if not _finished(results, wanted)],
+        name="-".join([f"table{table.id}", selection.suffix, *few]),
+    )
+
+
+def table_runs(table: PaperTable, results: Results) -> list[Wanted]:
+    """The runs that a table is made of, each once."""
+    wanted = [
+        results.find(str(row.system), task, seed).wanted
+        for row in table.rows
+        for task in table.row_tasks(row)
+        for seed in results.selection.seeds
+    ]
+    return list(dict.fromkeys(wanted))
+
+
+def misprinted_average(table: PaperTable, row: Row) -> str:
+    """What is to be said where the mean of the printed entries is not the printed average; empty where it is."""
+    printed = row.paper.get("avg")
+    entries = [float(row.paper[c.name]) for c in table.columns if c.score and row.paper[c.name] is not None]
+    if printed is None or not entries or abs(fmean(entries) - float(printed)) <= 0.051:
+        return ""
+    return f"The paper prints {printed}; its {len(entries)} entries average {fmean(entries):.2f}."
+
+
+def computed_from(table: PaperTable, results: Results) -> str:
+    """Where the measures of a table come from."""
+    names = {column.measure for column in table.columns if not column.task}
+    if names & set(AUDITED):
+        return (
+            "Computed from the audits of finished runs (every matmul of a forward pass, seen on its way to the "
+            "backend) and from what the system was run on."
+        )
+    if names & {"energy_fp32", "energy_fp16", "firing"}:
+        configs = _configs(table, results)
+        measure = configs[table.systems[0]].measure
+        others = [config.system for config in configs.values() if not has_pretraining(config)]
+        which = f"; of {', '.join(others)}, which have none of their own, the fine-tuned runs" if others else ""
+        return (
+            f"Energy and firing rates are measured on {measure.samples} samples of {measure.length} tokens with the "
+            f"pretrained model of each system, each site with its own rate{which}."
+        )
+    return ""
+
+
+def _configs(table: PaperTable, results: Results) -> dict[str, Config]:
+    """A config of each system of a table, on the first task it is needed for."""
+    return {str(row.system): results.find(str(row.system), table.row_tasks(row)[0]).config for row in table.rows}
+
+
+def _meant(note: Footnote, row: Row, column: Column) -> bool:
+    return note.column == column.name and note.system in ("", row.system)
+
+
+def _place(footnotes: list[str], text: str) -> int:
+    if text not in footnotes:
+        footnotes.append(text)
+    return footnotes.index(text)
+
+
+def _cell(column: Column, row: Row, values: Sequence[Value | None], footnotes: Sequence[int]) -> Cell:
+    there = [value for value in values if value is not None]
+    if len({value.runs for value in there}) == 1:  # all seeds share the pretrained run: one value, not many
+        there = there[:1]
+    paper = row.paper[column.name]
+    return Cell(
+        column=column.name,
+        ours=tuple(value.value for value in there),
+        paper=paper,
+        digits=_digits(column, paper, there),
+        runs=tuple(dict.fromkeys(run for value in there for run in value.runs)),
+        footnotes=tuple(footnotes),
+    )
+
+
+def _digits(column: Column, paper: Any, ours: Sequence[Value]) -> int:
+    """As many as the paper prints; four significant ones for energies far below it."""
+    if column.measure == "T" or isinstance(paper, int):
+        return 0
+    if "energy" in column.measure and ours and abs(float(ours[0].value)) < 1:
+        return 4
+    return -int(paper.as_tuple().exponent) if isinstance(paper, Decimal) else 1
+
+
+def _finished(results: Results, wanted: Wanted) -> bool:
+    return results.find(*wanted).result is not None

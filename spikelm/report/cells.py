@@ -1,0 +1,121 @@
+"""A table as data: rows of cells, each with ours, the paper's, the difference, its runs and its footnotes."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal
+from typing import Any
+
+#: a run that a cell was computed from: id and directory below the store (glue-rte/bispike-...-1d2b4868)
+RunRef = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number or word: ours for each seed there is (none: not run), the paper's as printed (None: it has none)."""
+
+    column: str
+    ours: tuple[Any, ...] = ()
+    paper: Decimal | int | str | None = None
+    digits: int = 1
+    runs: tuple[RunRef, ...] = ()
+    footnotes: tuple[int, ...] = ()  # positions in the table's `footnotes`
+
+    @property
+    def numeric(self) -> bool:
+        return bool(self.ours) and all(isinstance(value, (int, float)) for value in self.ours)
+
+    @property
+    def mean(self) -> float | None:
+        """Over the seeds there are."""
+        return statistics.fmean(self.ours) if self.numeric else None
+
+    @property
+    def deviation(self) -> float | None:
+        """Sample standard deviation over the seeds, None for one."""
+        return statistics.stdev(self.ours) if self.numeric and len(self.ours) > 1 else None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's."""
+        if self.mean is None or not isinstance(self.paper, (int, Decimal)):
+            return None
+        return self.mean - float(self.paper)
+
+    @property
+    def ours_text(self) -> str:
+        """Empty where nothing was run, never zero."""
+        if self.mean is None:
+            return str(self.ours[0]) if self.ours else ""
+        spread = "" if self.deviation is None else f"±{self.deviation:.{self.digits}f}"
+        return f"{self.mean:.{self.digits}f}{spread}"
+
+    @property
+    def paper_text(self) -> str:
+        return "–" if self.paper is None else str(self.paper)
+
+    @property
+    def difference_text(self) -> str:
+        """With its sign; for words whether they agree."""
+        if self.difference is not None:
+            return f"{self.difference:+.{self.digits}f}".replace("-", "−")
+        if self.ours and isinstance(self.paper, str):
+            return "same" if str(self.ours[0]).lower() == self.paper.lower() else "differs"
+        return ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row: the printed name, the system that makes it, its cells by column."""
+
+    name: str
+    system: str | None
+    cells: dict[str, Cell]
+
+
+@dataclass(frozen=True)
+class TableData:
+    """A table of the paper beside ours, at one scale and source."""
+
+    id: int
+    title: str
+    scale: str
+    source: str
+    where: str  # scale, source, settings and seeds in words
+    columns: dict[str, str]  # name -> heading
+    lines: list[Line]
+    footnotes: list[str] = field(default_factory=list)  # of cells
+    notes: list[str] = field(default_factory=list)  # of the whole table
+    computed_from: str = ""  # which runs measures come from
+    missing: list[str] = field(default_factory=list)  # commands of the runs that are not finished
+    name: str = ""  # of its files
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; a paper's number is text, digit by digit, and a number beside it."""
+        found = asdict(self)
+        found["lines"] = [
+            {
+                "name": line.name,
+                "system": line.system,
+                "cells": {column: cell_dict(cell) for column, cell in line.cells.items()},
+            }
+            for line in self.lines
+        ]
+        return found
+
+
+def cell_dict(cell: Cell) -> dict[str, Any]:
+    """A cell for JSON."""
+    printed = cell.paper
+    return {
+        "ours": cell.mean if cell.mean is not None else (cell.ours[0] if cell.ours else None),
+        "by_seed": list(cell.ours),
+        "deviation": cell.deviation,
+        "paper": float(printed) if isinstance(printed, (int, Decimal)) else printed,
+        "paper_printed": None if printed is None else str(printed),
+        "difference": cell.difference,
+        "runs": [{"id": id, "directory": directory} for id, directory in cell.runs],
+        "footnotes": list(cell.footnotes),
+        "text": {"ours": cell.ours_text, "paper": cell.paper_text, "difference": cell.difference_text},
+    }

@@ -1,0 +1,126 @@
+"""What a reproduction still has to run: every run and the runs it needs first, and about how long they take."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from spikelm.experiment import open_run
+from spikelm.identity import label, prerequisites
+from spikelm.plan import planned_steps
+from spikelm.report.selection import Found
+from spikelm.schema import Config
+from spikelm.store import Run
+
+
+@dataclass(frozen=True)
+class Need:
+    """A run of the plan: asked for, or needed by one that is."""
+
+    config: Config
+    run: Run
+    finished: bool
+    asked: bool
+    seconds: float | None  # about, from earlier runs; None: nothing alike has been run
+
+    @property
+    def title(self) -> str:
+        return f"{self.config.task.name} {self.config.system or label(self.config)} T={self.config.time_steps}"
+
+
+class Timings:
+    """Seconds of finished runs, to tell those of others by."""
+
+    def __init__(self, results: Iterable[dict[str, Any]]) -> None:
+        self.same: dict[tuple, list[float]] = {}
+        self.alike: dict[tuple, list[float]] = {}  # a step and a time step
+        self.kind: dict[tuple, list[float]] = {}
+        for result in results:
+            config, seconds = result["config"], float(result["seconds"])
+            neuron, task = config["neuron"], config["task"]
+            T = int(neuron.get("T", 1))
+            same = (result["scale"], task["name"], neuron["name"], T, config["backbone"].get("kind", "bert"))
+            self.same.setdefault(same, []).append(seconds)
+            self.kind.setdefault((result["scale"], task["kind"]), []).append(seconds)
+            if result.get("steps"):
+                self.alike.setdefault((result["scale"], task["kind"]), []).append(seconds / (result["steps"] * T))
+
+    def about(self, config: Config) -> float | None:
+        """Of the same system and task; else by the steps of a task of its kind; else as long as one of its kind."""
+        T, group = config.time_steps, (config.scale, config.task.kind)
+        same = (config.scale, config.task.name, str(config.neuron["name"]), T, config.backbone.kind)
+        if found := self.same.get(same):
+            return statistics.median(found)
+        if (steps := planned_steps(config)) and (paces := self.alike.get(group)):
+            return statistics.median(paces) * steps * T
+        return statistics.median(self.kind[group]) if group in self.kind else None
+
+
+def needs_of(wanted: Sequence[Found], timings: Timings) -> list[Need]:
+    """The wanted runs with all they need, each once, what is needed first coming first."""
+    found: dict[str, Need] = {}
+    asked = {one.run.id for one in wanted}
+
+    def visit(config: Config, run: Run, finished: bool) -> None:
+        if run.id in found:
+            return
+        if not finished:
+            for needed in prerequisites(config).values():
+                before = open_run(needed)
+                visit(needed, before, before.finished)
+        found[run.id] = Need(config, run, finished, run.id in asked, None if finished else timings.about(config))
+
+    for one in wanted:
+        visit(one.config, one.run, one.result is not None)
+    return list(found.values())
+
+
+def minutes(seconds: float) -> str:
+    """A time a person can read."""
+    return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{max(1, round(seconds / 60))} min"
+
+
+def show_plan(title: str, needs: Sequence[Need], console: Console) -> None:
+    """The runs needed, those there are, and about how long the others take, by task."""
+    todo = [need for need in needs if not need.finished]
+    asked = [need for need in needs if need.asked]
+    known = [need.seconds for need in todo if need.seconds is not None]
+    done = sum(need.finished for need in asked)
+    first = [need for need in todo if not need.asked]
+    console.print(
+        f"{title}: {len(asked)} runs, {done} finished, {len(asked) - done} to do"
+        f"{f', and {len(first)} that they need first' if first else ''}",
+        soft_wrap=True,
+    )
+    if not todo:
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("task")
+    for column in ("runs", "finished", "to do", "about"):
+        table.add_column(column, justify="right")
+    table.add_column("systems to do")
+    for task in dict.fromkeys(need.config.task.name for need in needs):
+        group = [need for need in needs if need.config.task.name == task]
+        rest = [need for need in group if not need.finished]
+        about = [need.seconds for need in rest if need.seconds is not None]
+        some = "+" if len(about) < len(rest) else ""
+        names = dict.fromkeys(need.title.partition(" ")[2] for need in rest)
+        table.add_row(
+            task,
+            str(len(group)),
+            str(len(group) - len(rest)),
+            str(len(rest)),
+            f"{minutes(sum(about))}{some}" if about else ("?" if rest else ""),
+            ", ".join(names),
+        )
+    console.print(table)
+    unknown = len(todo) - len(known)
+    total = f"about {minutes(sum(known))}" if known else "no earlier run tells how long"
+    rest_of = f" and {unknown} runs of which no earlier run tells how long" if known and unknown else ""
+    console.print(f"  to do: {total}{rest_of}, one after the other", soft_wrap=True, highlight=False)

@@ -1,0 +1,140 @@
+"""What a reproduction runs: prerequisites once, finished runs never, sweeps that are exactly what is missing."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from spikelm.experiment import open_run
+from spikelm.records import RESULT_FIELDS
+from spikelm.report.needs import Timings, minutes, needs_of, show_plan
+from spikelm.report.overview import Overview
+from spikelm.report.reproduce import sweeps_of
+from spikelm.report.selection import Found, Results, Selection, Wanted
+
+
+def finish(found: Found, seconds: float = 60.0) -> None:
+    run = found.run
+    run.start({}, {})
+    config = {"neuron": found.config.neuron, "task": vars(found.config.task), "backbone": {"kind": "bert"}}
+    known: dict[str, Any] = {"metrics": {"accuracy": 50.0}, "seconds": seconds, "config": config, "steps": 12}
+    known |= {"scale": "smoke", "energy_mj": {"fp32": 1.0, "fp16": 1.0}, "firing_rate": {"mean": 0.1, "per_site": {}}}
+    run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **known})
+
+
+@pytest.fixture(scope="module")
+def selection(tmp_path_factory: pytest.TempPathFactory) -> Selection:
+    return Selection("smoke", "embedded", (42,), tmp_path_factory.mktemp("runs"))
+
+
+def test_prerequisites_come_first_and_once_and_finished_runs_need_nothing(selection: Selection) -> None:
+    results = Results(selection)
+    wanted = [results.find("lif_bert", f"glue/{task}") for task in ("rte", "cola")]
+    needs = needs_of(wanted, Timings([]))
+    assert [need.config.task.name for need in needs] == ["pretrain", "glue/rte", "glue/cola"]
+    assert [need.asked for need in needs] == [False, True, True]
+    assert all(need.seconds is None for need in needs), "nothing was run that would tell"
+    finish(results.find("lif_bert", "pretrain"))
+    finish(wanted[0], 30.0)
+    again = Results(selection)
+    from spikelm.store import Store
+
+    timings = Timings(Store(selection.root).results())
+    needs = needs_of([again.find("lif_bert", f"glue/{task}") for task in ("rte", "cola")], timings)
+    todo = [need for need in needs if not need.finished]
+    assert [need.config.task.name for need in todo] == ["glue/cola"]
+    assert todo[0].seconds == 30.0, "as long as the other task of its kind"
+    console = Console(record=True, width=120, file=io.StringIO())
+    show_plan("table 9", needs, console)
+    text = console.export_text()
+    assert "2 runs, 1 finished, 1 to do" in text
+    assert "about 1 min" in text
+
+
+def test_estimates_prefer_the_same_system_then_the_same_kind_by_steps() -> None:
+    def told(system: str, T: int, seconds: float, steps: int) -> dict[str, Any]:
+        neuron = {"name": system, "T": T}
+        config = {"neuron": neuron, "task": {"name": "pretrain", "kind": "pretrain"}, "backbone": {"kind": "bert"}}
+        return {"scale": "smoke", "seconds": seconds, "steps": steps, "config": config}
+
+    from canned import config_of
+
+    from spikelm.identity import pretraining_of
+
+    timings = Timings([told("lif", 4, 100.0, 12), told("lif", 4, 120.0, 12), told("psn", 4, 48.0, 12)])
+    assert timings.about(pretraining_of(config_of("lif_bert"))) == 110.0
+    # median of 100, 120 and 48 over 12 steps and T=4, times 12 steps and T=1
+    assert timings.about(pretraining_of(config_of("spikelm_t1"))) == pytest.approx(100.0 / 4)
+    assert Timings([]).about(pretraining_of(config_of("lif_bert"))) is None
+
+
+def test_sweeps_multiply_out_to_the_missing_runs_and_nothing_else() -> None:
+    missing = [Wanted(system, task, seed) for system in ("a", "b") for task in ("x", "y") for seed in (1, 2)]
+    missing += [Wanted("c", "y", 1), Wanted("d", "x", 1, ("w=8",))]
+    made = []
+    for words in sweeps_of(missing):
+        keys = [word.partition("=")[2].split(",") for word in words[:3]]
+        made += [Wanted(s, t, int(n), tuple(words[3:])) for s, t, n in itertools.product(*keys)]
+    assert sorted(made) == sorted(missing)
+    assert len(sweeps_of(missing)) == 3, "a and b with both tasks and seeds are one sweep"
+
+
+def test_reproducing_hands_only_what_is_missing_to_a_sweep(
+    selection: Selection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from spikelm.report.command import main
+
+    asked: list[list[str]] = []
+
+    class Ended:
+        def __init__(self, command: list[str], **kwargs: Any) -> None:
+            asked.append(command)
+            self.returncode = 0
+
+        def __enter__(self) -> Ended:
+            return self
+
+        def __exit__(self, *args: object) -> None:
+            return None
+
+        def poll(self) -> int:
+            return 0
+
+    monkeypatch.setattr(subprocess, "Popen", Ended)
+    options = ["--scale", "smoke", "--source", "embedded", "--tasks", "glue/rte,glue/cola"]
+    options += ["--runs-dir", str(selection.root), "--launcher", "joblib"]
+    assert main(["reproduce", "table9", *options]) == 0
+    tasks = {word for command in asked for word in command if word.startswith(("system=", "task="))}
+    assert tasks == {"system=lif_bert_atan", "task=glue/cola,glue/rte", "system=lif_bert", "task=glue/cola"}, (
+        "rte of LIF-BERT is finished"
+    )
+    assert all("hydra/launcher=joblib" in command for command in asked)
+    assert all("scale=smoke" in command for command in asked)
+    asked.clear()
+    assert main(["reproduce", "9", "--plan", *options]) == 0
+    assert not asked, "a plan runs nothing"
+    assert "runs" in capsys.readouterr().out
+
+
+def test_the_overview_tells_every_run_that_finishes_once(tmp_path: Path) -> None:
+    results = Results(Selection("smoke", "embedded", (42,), tmp_path))
+    found = results.find("lif_bert", "glue/rte")
+    console = Console(record=True, width=120)
+    overview = Overview(needs_of([found], Timings([])), console)
+    assert overview.look() == []
+    finish(found, 12.0)
+    assert [need.run.id for need in overview.look()] == [found.run.id]
+    assert overview.look() == []
+    console.print(overview.shown())
+    assert "1 of 2 runs" in console.export_text()
+    assert open_run(found.config).finished
+
+
+def test_times_are_readable() -> None:
+    assert [minutes(seconds) for seconds in (5, 150, 7200)] == ["1 min", "2 min", "2.0 hours"]
