@@ -1,4 +1,4 @@
-"""spikelm-report: the runs in the store, tables of the paper, and the runs a table needs."""
+"""spikelm-report: the runs in the store and their page, tables of the paper, and the runs a table needs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spikelm.errors import ConfigError
+from spikelm.report.page import commands as page
 from spikelm.report.tables import TABLES, load_table
 from spikelm.schema import default_runs_dir
 
@@ -22,11 +23,13 @@ TAKEN = {
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse and dispatch; without a subcommand the runs are listed."""
+    """Parse and dispatch; without a subcommand the runs are listed and the page is written."""
     parser = argparse.ArgumentParser(prog="spikelm-report", description="What the store holds.")
-    parser.set_defaults(command="runs", runs_dir=default_runs_dir())
-    commands = parser.add_subparsers(dest="command", metavar="runs|run|table|reproduce|scores|curves")
-    runs = commands.add_parser("runs", help="list the runs (the default)")
+    parser.set_defaults(runs_dir=default_runs_dir())
+    commands = parser.add_subparsers(
+        dest="command", metavar="runs|run|table|reproduce|scores|curves|page|serve|command"
+    )
+    runs = commands.add_parser("runs", help="list the runs (without a command: list them and write the page)")
     one = commands.add_parser("run", help="the result of one run, with its samples of generated text")
     one.add_argument("run", help="a run directory, or the first digits of a run id")
     about = (
@@ -47,17 +50,20 @@ def main(argv: Sequence[str]) -> int:
     for command in (scores, curves):
         command.add_argument("overrides", nargs="+", help="as after spikelm-run -m; nothing is run")
         command.add_argument("--output", type=Path, help="the file to write; by default under the store")
-    for command in (runs, one, table, reproduce, scores, curves):
+    for command in (runs, one, table, reproduce, scores, curves, *page.add_commands(commands)):
         command.add_argument("--runs-dir", default=default_runs_dir())
     # Known ones only: argparse takes no positional arguments after options, and overrides may stand anywhere.
     args, rest = parser.parse_known_args(argv)
     root = Path(args.runs_dir)
+    if rest and args.command in (None, "runs", *page.NAMES):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if args.command in page.NAMES:
+        return page.run_command(args, root)
     if args.command == "runs" or args.command is None:
         from spikelm.report.runs import list_runs
 
-        if rest:
-            parser.error(f"unrecognized arguments: {' '.join(rest)}")
-        list_runs(root)
+        if list_runs(root) and args.command is None:
+            page.write_page(root)
         return 0
     if args.command == "run":
         _show_run(args.run, root)
