@@ -6,7 +6,7 @@ import base64
 import contextlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,14 @@ def read_sections(root: Path, names: Names) -> dict[str, list[dict[str, Any]]]:
     """tables, figures and claims; a file that cannot be read is an entry that says so."""
     return {
         "tables": _tables(root / "tables", names),
-        "figures": _figures(root / "figures"),
-        "claims": _claims(root / "claims", names),
+        "figures": _figures(root / "figures", names),
+        "claims": _read_all(root / "tables", "claims-*.json", lambda path: _claims(path, names)),
     }
 
 
 def _tables(folder: Path, names: Names) -> list[dict[str, Any]]:
     """The JSON of every table; a table that has none by its Markdown."""
-    data = _read_all(folder, "*.json", lambda path: _from_json(path, names))
+    data = _read_all(folder, "table*.json", lambda path: _from_json(path, names))
     there = {table["name"] for table in data}
     text = _read_all(folder, "*.md", _from_markdown, skip=there)
     return sorted([*data, *text], key=lambda table: _place(table["name"]))
@@ -51,7 +51,7 @@ def _read_all(
             entry = read(path)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             entry = {"title": path.name, "broken": f"cannot be read: {type(error).__name__}: {error}"}
-        found.append({"broken": "", "name": path.stem, "made": _made(path), **entry})
+        found.append({"broken": "", "where": "", "name": path.stem, "made": _made(path), **entry})
     return found
 
 
@@ -120,15 +120,15 @@ def _split(cell: str) -> dict[str, Any]:
     return {"ours": ours, "paper": paper, "delta": delta, "runs": [], "marks": []}
 
 
-def _figures(folder: Path) -> list[dict[str, Any]]:
+def _figures(folder: Path, names: Names) -> list[dict[str, Any]]:
     """Every picture, inside the page: as SVG where there is one, else as PNG."""
     found = []
     for path in sorted({*folder.glob("*.svg"), *folder.glob("*.png")}):
         if path.suffix == ".png" and path.with_suffix(".svg").is_file():
             continue
-        about = _about(path.with_suffix(".json"))
         entry = {"name": path.stem, "title": path.stem.replace("-", " "), "file": path.name, "made": _made(path)}
-        found.append({**entry, "broken": "", "source": "", "where": "", "text": "", **about, **_picture(path)})
+        entry |= {"caption": "", "broken": "", "source": "", **_picture(path)}
+        found.append({**entry, **_about(path.with_suffix(".json"), names)})
     return found
 
 
@@ -142,30 +142,46 @@ def _picture(path: Path) -> dict[str, str]:
         return {"broken": f"cannot be read: {error.strerror}"}
 
 
-def _about(path: Path) -> dict[str, str]:
-    """Title, place and text of a figure, where a file beside it says them."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        return {key: str(raw[key]) for key in ("title", "where", "text") if raw.get(key)}
-    return {}
+def _about(path: Path, names: Names) -> dict[str, Any]:
+    """Title, caption and runs of a figure, where a file beside it says them."""
+    raw: Mapping[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        raw = found if isinstance(found, dict) else {}
+    said = {key: str(raw[key]) for key in ("title", "caption") if raw.get(key)}
+    return {**said, "runs": _linked(raw, names), "missing": _words(raw, "missing")}
 
 
-def _claims(folder: Path, names: Names) -> list[dict[str, Any]]:
-    """Groups of claims, one a scale and source."""
-    return _read_all(folder, "*.json", lambda path: _claim_group(json.loads(path.read_text(encoding="utf-8")), names))
+def _linked(raw: Mapping[str, Any], names: Names) -> list[str]:
+    return [names[id] for id in _words(raw, "runs") if id in names]
 
 
-def _claim_group(raw: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    claims: Sequence[Mapping[str, Any]] = raw["claims"]
+def _words(raw: Mapping[str, Any], key: str) -> list[str]:
+    found = raw.get(key)
+    return [str(item) for item in found] if isinstance(found, list) else []
+
+
+def _claims(path: Path, names: Names) -> dict[str, Any]:
+    """The claims of one scale and source, as `spikelm-report claims` writes them."""
+    raw = json.loads(path.read_text(encoding="utf-8"))
     shown = [
         {
-            "text": str(claim["text"]),
-            "section": str(claim.get("section", "")),
-            "verdict": str(claim["verdict"]),
-            "numbers": str(claim.get("numbers", "")),
-            "runs": [names[id] for id in claim.get("runs", []) if id in names],
+            "statement": str(one["statement"]),
+            "section": str(one["section"]),
+            "status": str(one["status"]),
+            "check": str(one["check"]),
+            "numbers": _beside(one.get("numbers") or {}, one.get("paper") or {}) or str(one.get("reason") or ""),
+            "runs": _linked(one, names),
+            "missing": _words(one, "missing"),
         }
-        for claim in claims
+        for one in raw["claims"]
     ]
-    counts = {v: sum(c["verdict"] == v for c in shown) for v in dict.fromkeys(c["verdict"] for c in shown)}
-    return {"title": "Claims of the paper", "where": str(raw.get("where", "")), "claims": shown, "counts": counts}
+    counts = {status: sum(one["status"] == status for one in shown) for status in ("held", "failed", "not run")}
+    return {"title": path.name, "where": str(raw["where"]), "claims": shown, "counts": counts}
+
+
+def _beside(ours: Mapping[str, float], paper: Mapping[str, float]) -> str:
+    """Our numbers by name, the paper's in brackets."""
+    return ", ".join(
+        f"{name} {value:.4g}" + (f" ({paper[name]:.4g})" if name in paper else "") for name, value in ours.items()
+    )

@@ -9,7 +9,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from markupsafe import Markup
 from spikelm.records import digest, disk_errors
 from spikelm.report.page import entries, overview
 from spikelm.report.page.details import details
+from spikelm.report.page.entries import Record
 from spikelm.report.page.sections import read_sections
 from spikelm.report.rerun import SECONDS, Commands
 from spikelm.schema import config_dir
@@ -68,10 +69,9 @@ class Site:
                 rows[key] = found
                 continue
             record = entries.read_record(self.root, directory, id)
-            row = entries.row_of(record)
             command = commands.command(record.config) if record.config else ""
-            needs = {"row": row, "command": command, "ids": ids, **details(record)}
-            written += self._write(self._page(row["name"]), self._render("run.html", base="../", **needs))
+            row, page = self._run_page(record, command, ids)
+            written += self._write(self._page(row["name"]), page)
             rendered += 1
             rows[key] = {"print": print_, "told": command is not None, "row": row}
         shown = sorted((entry["row"] for entry in rows.values()), key=_newest_first)
@@ -79,6 +79,18 @@ class Site:
         self._forget({row["name"] for row in shown})
         self._save({"version": self._version, "runs": rows, "bases": commands.bases})
         return Built(self.folder / "index.html", len(rows), rendered, written)
+
+    def _run_page(self, record: Record, command: str | None, ids: set[str]) -> tuple[dict[str, Any], list[str]]:
+        """Row and page of a run; what the schema does not foresee makes it a broken one, not a failed build."""
+        known = {"base": "../", "command": command, "ids": ids}
+        try:
+            row = entries.row_of(record)
+            return row, list(self._render("run.html", row=row, **known, **details(record)))
+        except Exception as error:  # a record may hold anything
+            problem = f"its records cannot be shown: {type(error).__name__}: {error}"
+            bare = replace(record, state=entries.BROKEN, problem=problem, result={}, config={})
+            row = entries.row_of(bare)
+            return row, list(self._render("run.html", row=row, **known, **details(bare)))
 
     def _current(self, found: Mapping[str, Any], commands: Commands) -> bool:
         """Whether a page whose records are as they were is up to date.
