@@ -103,7 +103,9 @@ def _curves(curves: Mapping[str, Curve]) -> list[dict[str, Any]]:
             continue
         alone = first == "train" or "loss" in rest
         families.setdefault(name if alone else f"{first} scores", []).append((rest or name, curve))
-    order = sorted(families, key=lambda family: ("loss" not in family, family == "train/lr", family))
+    order = sorted(
+        families, key=lambda family: (family != "train/loss", "loss" not in family, family == "train/lr", family)
+    )
     charts = []
     for family in order:
         shown = families[family][:6]

@@ -109,7 +109,7 @@ def row_of(record: Record) -> dict[str, Any]:
         "id": record.id,
         "directory": f"{record.directory.parent.name}/{record.directory.name}",
         "task": str(task),
-        "system": str(result.get("system") or config.get("system") or record.directory.name.rpartition("-")[0]),
+        "system": _system(record),
         "neuron": text(neuron.get("name")),
         "T": number(neuron.get("T")),
         "k": number(neuron.get("k")),
@@ -126,6 +126,14 @@ def row_of(record: Record) -> dict[str, Any]:
         "seconds": number(result.get("seconds")),
         "finished_at": text(result.get("finished_at")),
     }
+
+
+def _system(record: Record) -> str:
+    """The system's name; a run without one has a label, whose end (scale, source, seed) has columns of its own."""
+    config, result = record.config, record.result
+    name = str(result.get("system") or config.get("system") or record.directory.name.rpartition("-")[0])
+    end = f"-{config.get('scale')}-{section(config, 'source').get('name')}-s{config.get('seed')}"
+    return name.removesuffix(end)
 
 
 def section(data: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from spikelm.report.page.details import details
 from spikelm.report.page.entries import Record
 from spikelm.report.page.sections import read_sections
 from spikelm.report.rerun import SECONDS, Commands
-from spikelm.schema import config_dir
 
 TEMPLATES = Path(__file__).parent / "templates"
 STATE = ".state.json"  # what the last build knew of each run
@@ -47,7 +46,8 @@ class Site:
         self.root = root.absolute()
         self.folder = self.root / "report"
         self._env = environment()
-        self._version = _version()
+        self._composed = Commands.version()
+        self._version = _version(self._composed)
 
     def build(self) -> Built:
         """Bring every page up to date."""
@@ -77,7 +77,7 @@ class Site:
         shown = sorted((entry["row"] for entry in rows.values()), key=_newest_first)
         written += self._write_lists(shown)
         self._forget({row["name"] for row in shown})
-        self._save({"version": self._version, "runs": rows, "bases": commands.bases})
+        self._save({"version": self._version, "runs": rows, "composed": self._composed, "bases": commands.bases})
         return Built(self.folder / "index.html", len(rows), rendered, written)
 
     def _run_page(self, record: Record, command: str | None, ids: set[str]) -> tuple[dict[str, Any], list[str]]:
@@ -153,25 +153,29 @@ class Site:
                 path.unlink(missing_ok=True)
 
     def _load(self) -> dict[str, Any]:
+        known: dict[str, Any] = {"runs": {}, "bases": {}}
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             found = json.loads((self.folder / STATE).read_text())
+            if found["composed"] == self._composed:
+                known["bases"] = dict(found["bases"])
             if found["version"] == self._version:
-                return {"runs": dict(found["runs"]), "bases": dict(found["bases"])}
-        return {"runs": {}, "bases": {}}
+                known["runs"] = dict(found["runs"])
+        return known
 
     def _save(self, state: Mapping[str, Any]) -> None:
         self._write(self.folder / STATE, json.JSONEncoder().iterencode(state))
 
 
-def _newest_first(row: Mapping[str, Any]) -> tuple[bool, list[int], str]:
-    """What is going on first, then by the time it was finished."""
-    return (row["state"] == "finished", [-ord(letter) for letter in row["finished_at"]], row["directory"])
+def _newest_first(row: Mapping[str, Any]) -> tuple[int, list[int], str]:
+    """What is going on first, then by the time it was finished; what has no result last."""
+    place = {"running": 0, "finished": 1}.get(row["state"], 2)
+    return (place, [-ord(letter) for letter in row["finished_at"]], row["directory"])
 
 
-def _version() -> str:
+def _version(composed: str) -> str:
     """Of templates, code and conf: a change of any makes every page anew."""
-    files = [*TEMPLATES.iterdir(), *TEMPLATES.parent.glob("*.py"), *config_dir().rglob("*.yaml")]
-    return digest([[path.name, path.read_text(encoding="utf-8")] for path in sorted(files) if path.is_file()])
+    files = [path for path in sorted([*TEMPLATES.iterdir(), *TEMPLATES.parent.glob("*.py")]) if path.is_file()]
+    return digest([composed, *([path.name, path.read_text(encoding="utf-8")] for path in files)])
 
 
 def environment() -> Environment:
