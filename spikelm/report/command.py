@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="spikelm-report", description="What the store holds.")
     parser.set_defaults(runs_dir=default_runs_dir())
     commands = parser.add_subparsers(
-        dest="command", metavar="runs|run|table|reproduce|scores|curves|page|serve|command"
+        dest="command", metavar="runs|run|table|reproduce|scores|curves|page|serve|command|wandb"
     )
     runs = commands.add_parser("runs", help="list the runs (without a command: list them and write the page)")
     one = commands.add_parser("run", help="the result of one run, with its samples of generated text")

@@ -7,15 +7,13 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from spikelm.compose import load_config
 from spikelm.errors import SpikeLMError
 from spikelm.identity import READING, SAID
+from spikelm.membership import system_file, systems
 from spikelm.records import digest
 from spikelm.schema import config_dir
 
@@ -114,34 +112,15 @@ def _differs(base: Mapping[str, Any], wanted: Mapping[str, Any], key: str) -> bo
 def _choices(saved: Mapping[str, Any]) -> list[str]:
     """System or neuron, task, scale, source, T and k, as a person would write them."""
     neuron, source = saved["neuron"], saved["source"]
-    system = _system(saved)
+    system = system_file(saved)
     found = [f"task={saved['task']['name']}", *([f"system={system}"] if system else [f"neuron={neuron['name']}"])]
     found += [f"scale={saved['scale']}", f"source={source['name']}"]
     found += [f"recipe={saved['recipe']}"] if saved.get("recipe") else []
-    own = _systems()[system] if system else {}
+    own = systems()[system] if system else {}
     for key in ("T", "k"):
         if key in saved and saved[key] != own.get(key) and (not system or key in neuron):
             found += [_word(key, saved[key], True)] if key in neuron else []
     return found
-
-
-def _system(saved: Mapping[str, Any]) -> str:
-    """The system's file: those of one name are told apart by T, k and neuron."""
-    named = {stem: raw for stem, raw in _systems().items() if raw.get("system") == saved.get("system")}
-    if not saved.get("system") or not named:
-        return ""
-
-    def fits(raw: Mapping[str, Any]) -> int:
-        neurons = [entry.get("override /neuron") for entry in raw.get("defaults", []) if isinstance(entry, dict)]
-        same = [raw.get(key) == saved.get(key) for key in ("T", "k") if key in raw]
-        return sum(same) - sum(not found for found in same) + (saved["neuron"]["name"] in neurons)
-
-    return max(named, key=lambda stem: fits(named[stem]))
-
-
-@lru_cache(maxsize=1)
-def _systems() -> dict[str, dict[str, Any]]:
-    return {path.stem: yaml.safe_load(path.read_text()) for path in sorted((config_dir() / "system").glob("*.yaml"))}
 
 
 def _word(key: str, value: Any, known: bool) -> str:

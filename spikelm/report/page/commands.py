@@ -1,4 +1,4 @@
-"""The page's part of spikelm-report: page, serve, command."""
+"""The page's part of spikelm-report: page, serve, command, and wandb."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from spikelm.errors import SpikeLMError
 
-NAMES = ("page", "serve", "command")
+NAMES = ("page", "serve", "command", "wandb")
 
 
 def add_commands(commands: Any) -> list[argparse.ArgumentParser]:
@@ -19,7 +19,11 @@ def add_commands(commands: Any) -> list[argparse.ArgumentParser]:
     serve.add_argument("--every", type=float, default=5.0, help="seconds between two looks at the store (default 5)")
     command = commands.add_parser("command", help="the exact command that makes a run again")
     command.add_argument("run", help="a run directory, or the first digits of a run id")
-    return [page, serve, command]
+    wandb = commands.add_parser("wandb", help="the W&B dashboard: saved when online, its specification when offline")
+    wandb.add_argument("--mode", choices=("offline", "online"), default="offline")
+    wandb.add_argument("--project", default="spikelm")
+    wandb.add_argument("--entity", default="", help="team or user on W&B; your default one by default")
+    return [page, serve, command, wandb]
 
 
 def run_command(args: argparse.Namespace, root: Path) -> int:
@@ -30,6 +34,12 @@ def run_command(args: argparse.Namespace, root: Path) -> int:
         serve(root, args.port, max(0.5, args.every))
     elif args.command == "command":
         print(_command(args.run, root))
+    elif args.command == "wandb":
+        from rich.console import Console
+
+        from spikelm.report.dashboard import Options, build_dashboard
+
+        build_dashboard(root.absolute(), Options(args.project, args.entity, args.mode), Console())
     else:
         write_page(root)
     return 0

@@ -277,7 +277,7 @@ def test_tables_figures_and_claims_are_taken_from_their_files(tmp_path: Path) ->
     (tmp_path / "figures" / "fig4-mini-embedded.json").write_text(json.dumps(about))
     build(tmp_path)
     tables = Page(tmp_path / "report" / "tables.html")
-    assert tables.row("SpikeLM") == ["SpikeLM", "60.0169.0−9.0", "76.5"]
+    assert tables.row("SpikeLM") == ["SpikeLM", "60.069.01−9.0", "76.5"]
     assert tables.row("k=2") == ["k=2", "67.1±1.476.5−9.4", "0.021213.7−13.7"]
     assert tables.row("k=3") == ["k=3", "75.1", "–"], "missing is empty, never zero"
     assert f"run/{run_id(1)}.html" in tables.links
