@@ -57,7 +57,7 @@ reproduce-table%: $(READY) ## run what a table needs and print it (SCALE= SOURCE
 reproduce-all: $(READY) ## every table that can be run at this SCALE
 	$(BIN)/spikelm-report reproduce all $(TABLE_OPTIONS)
 
-report: $(READY) ## what is in the store
+report: $(READY) ## list the runs and write the page: runs/report/index.html
 	$(BIN)/spikelm-report
 
 clean: ## remove the environment and caches; runs stay
