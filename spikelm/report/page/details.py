@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any, get_type_hints
@@ -193,11 +194,16 @@ def typed_config(saved: Mapping[str, Any]) -> Config:
 
 
 def _typed(kind: Any, saved: Mapping[str, Any]) -> Any:
-    types = get_type_hints(kind)
+    types = _types(kind)
     known = {f.name: saved[f.name] for f in fields(kind) if f.name in saved}
     return kind(
         **{k: _typed(types[k], v) if is_dataclass(types[k]) and isinstance(v, dict) else v for k, v in known.items()}
     )
+
+
+@lru_cache(maxsize=64)
+def _types(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _audit(verdict: Mapping[str, Any]) -> dict[str, Any]:

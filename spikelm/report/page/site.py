@@ -118,7 +118,9 @@ class Site:
     def _render(self, template: str, **values: Any) -> Iterable[str]:
         # In pieces: the list of some thousand runs is never one string.
         self._env.globals.setdefault("pages", self._sections())
-        return self._env.get_template(template).generate(**values)
+        stream = self._env.get_template(template).stream(**values)
+        stream.enable_buffering(500)
+        return stream
 
     def _sections(self) -> list[str]:
         """The lists that a run's page links to: those there are, by their files in the store."""
