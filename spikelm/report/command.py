@@ -26,9 +26,8 @@ def main(argv: Sequence[str]) -> int:
     """Parse and dispatch; without a subcommand the runs are listed and the page is written."""
     parser = argparse.ArgumentParser(prog="spikelm-report", description="What the store holds.")
     parser.set_defaults(runs_dir=default_runs_dir())
-    commands = parser.add_subparsers(
-        dest="command", metavar="runs|run|table|reproduce|scores|curves|page|serve|command|wandb"
-    )
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command")
+    parser.set_defaults(run_command=page.overview)
     runs = commands.add_parser("runs", help="list the runs (without a command: list them and write the page)")
     one = commands.add_parser("run", help="the result of one run, with its samples of generated text")
     one.add_argument("run", help="a run directory, or the first digits of a run id")
@@ -50,20 +49,29 @@ def main(argv: Sequence[str]) -> int:
     for command in (scores, curves):
         command.add_argument("overrides", nargs="+", help="as after spikelm-run -m; nothing is run")
         command.add_argument("--output", type=Path, help="the file to write; by default under the store")
-    for command in (runs, one, table, reproduce, scores, curves, *page.add_commands(commands)):
+    for command in (runs, one, table, reproduce, scores, curves):
         command.add_argument("--runs-dir", default=default_runs_dir())
+        command.set_defaults(run_command=None)
+
+    def added(name: str, runner: page.Runner, about: str) -> argparse.ArgumentParser:
+        parser = commands.add_parser(name, help=about, description=about)
+        parser.set_defaults(run_command=runner)
+        parser.add_argument("--runs-dir", default=default_runs_dir())
+        return parser
+
+    page.add_commands(added)
     # Known ones only: argparse takes no positional arguments after options, and overrides may stand anywhere.
     args, rest = parser.parse_known_args(argv)
     root = Path(args.runs_dir)
-    if rest and args.command in (None, "runs", *page.NAMES):
+    if rest and (args.run_command or args.command == "runs"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    if args.command in page.NAMES:
-        return page.run_command(args, root)
-    if args.command == "runs" or args.command is None:
+    if args.run_command:
+        args.run_command(args)
+        return 0
+    if args.command == "runs":
         from spikelm.report.runs import list_runs
 
-        if list_runs(root) and args.command is None:
-            page.write_page(root)
+        list_runs(root)
         return 0
     if args.command == "run":
         _show_run(args.run, root)
