@@ -70,7 +70,7 @@ plan-all: $(READY) ## what reproduce-all would run, and about how long
 claims: $(READY) ## the paper's statements, checked on the runs there are
 	$(BIN)/spikelm-report claims $(TABLE_OPTIONS)
 
-report: $(READY) ## what is in the store
+report: $(READY) ## list the runs and write the page: runs/report/index.html
 	$(BIN)/spikelm-report
 
 clean: ## remove the environment and caches; runs stay

@@ -13,7 +13,9 @@ from rich.console import Console
 
 from spikelm.errors import SpikeLMError
 from spikelm.identity import identity, label, prerequisites
+from spikelm.membership import labels
 from spikelm.records import environment, plain, run_id
+from spikelm.report.headline import headline
 from spikelm.schema import Config
 from spikelm.store import Run, Store
 from spikelm.tracking import Tracker, make_tracker
@@ -108,14 +110,16 @@ def _peak_memory_mb(devices: int) -> float:
 
 
 def _tracker(config: Config, run: Run, console: Console) -> Tracker:
+    known = labels(config, asdict(config))
     return make_tracker(
         mode=config.tracker.mode,  # type: ignore[arg-type]
         project=config.tracker.project,
         entity=config.tracker.entity,
         run_id=run.id,
         name=f"{config.task.name} {label(config)}",
-        group=config.tracker.group or config.task.name,
-        tags=[config.scale, config.source.name, str(config.neuron["name"])],
+        group=known.group,
+        job_type=known.job_type,
+        tags=known.tags,
         config=plain(asdict(config)),
         directory=run.directory,
         notify=console.print,
@@ -123,9 +127,12 @@ def _tracker(config: Config, run: Run, console: Console) -> Tracker:
 
 
 def _summary(result: dict[str, Any]) -> dict[str, Any]:
-    rate = result["firing_rate"]
+    rate, metrics = result["firing_rate"], result["metrics"]
+    ours, ann = result["energy_mj"].get("fp32"), (result.get("energy_ann_mj") or {}).get("fp32")
     return {
-        **result["metrics"],
+        **metrics,
+        **({"score": headline(result["task"], metrics)} if metrics else {}),
+        **({"energy_of_ann": ours / ann} if ours is not None and ann else {}),
         **{f"energy_mj/{kind}": value for kind, value in result["energy_mj"].items()},
         "firing_rate": rate["mean"],
         "spike_driven": result["spike_driven"]["verdict"],

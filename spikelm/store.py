@@ -82,10 +82,7 @@ class Run:
     def result(self) -> dict[str, Any] | None:
         """The finished result, or None; a corrupt one is moved aside, with a warning, and does not count."""
         path = self.directory / "result.json"
-        if not path.is_file():
-            return None
-        result = _read_json(path)
-        problem = self._problem(result)
+        result, problem = self.examine()
         if problem is None:
             return result
         candidates = (path.with_name(f"result.json.corrupt-{n}") for n in itertools.count(1))
@@ -96,6 +93,14 @@ class Run:
         except OSError:  # a read-only copy of the runs: still not a result
             _log.warning("%s %s; the run counts as not finished", path, problem)
         return None
+
+    def examine(self) -> tuple[dict[str, Any] | None, str | None]:
+        """The finished result, and what is wrong with result.json if something is; nothing is moved or written."""
+        if not (path := self.directory / "result.json").is_file():
+            return None, None
+        result = _read_json(path)
+        problem = self._problem(result)
+        return (None, problem) if problem else (result, None)
 
     def _problem(self, result: dict[str, Any] | None) -> str | None:
         if result is None:
@@ -231,10 +236,15 @@ class Store:
 
     def runs(self) -> Iterator[Run]:
         """Every run on disk, finished or not."""
-        for directory in sorted(self.root.glob("*/*")):
-            id = self._id(directory) if _DIRECTORY.fullmatch(directory.name) else None
+        for directory, id in self.directories():
             if id is not None:
                 yield Run(self.root, directory, id)
+
+    def directories(self) -> Iterator[tuple[Path, str | None]]:
+        """Every directory that is named like a run's, and the full id that its records give, if they do."""
+        for directory in sorted(self.root.glob("*/*")):
+            if _DIRECTORY.fullmatch(directory.name) and directory.is_dir():
+                yield directory, self._id(directory)
 
     def results(self) -> list[dict[str, Any]]:
         """Every valid finished result."""

@@ -49,6 +49,7 @@ class _Job:
     tags: Sequence[str]
     config: Mapping[str, Any]
     directory: Path
+    job_type: str | None = None
 
 
 class WandbTracker(Tracker):
@@ -185,7 +186,7 @@ class WandbTracker(Tracker):
         # create_new: jobs of one process (multirun) never share or disturb each other's run.
         run = wandb.init(
             mode=mode, project=job.project, entity=job.entity, id=job.run_id, resume="allow", name=job.name,
-            group=job.group, tags=[tag[:64] for tag in job.tags], config=plain(job.config),
+            group=job.group, job_type=job.job_type, tags=[tag[:64] for tag in job.tags], config=plain(job.config),
             dir=str(job.directory), reinit="create_new", settings=settings,
         )  # fmt: skip
         # Our step is an ordinary metric: W&B's own only grows, so a resumed run's steps would be ignored.
@@ -225,10 +226,11 @@ def effective_mode(mode: Mode, notify: Notify) -> Mode:
 def make_tracker(
     mode: Mode, project: str, entity: str | None, run_id: str, name: str, group: str, tags: Sequence[str],
     config: Mapping[str, Any], directory: Path, notify: Notify, finish_seconds: float = FINISH_SECONDS,
+    job_type: str | None = None,
 ) -> Tracker:  # fmt: skip
     """A tracker of one run, to be finished by its job; `notify` may be called from another thread."""
     mode = effective_mode(mode, notify)
     if mode == "disabled":
         return Tracker()
-    job = _Job(project, entity, run_id, name, group, tags, config, Path(directory))
+    job = _Job(project, entity, run_id, name, group, tags, config, Path(directory), job_type)
     return WandbTracker(job, mode == "online", notify, finish_seconds=finish_seconds)

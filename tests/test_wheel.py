@@ -20,6 +20,7 @@ def test_a_wheel_brings_its_conf_and_runs_anywhere(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     assert (tmp_path / "site" / "spikelm" / "conf" / "config.yaml").is_file()
+    assert (tmp_path / "site" / "spikelm" / "report" / "page" / "templates" / "style.css").is_file()
     somewhere = tmp_path / "somewhere"
     somewhere.mkdir()
     code = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); from spikelm.cli import run; run()"

@@ -1,4 +1,4 @@
-"""spikelm-report: the runs in the store, and the tables, figures and claims of the paper made from them."""
+"""spikelm-report: the runs in the store, their page, and the tables, figures and claims of the paper made from them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from spikelm.report.page import commands as page
 from spikelm.report.paper import FIGURES, add_selection, claims, figure, reproduce, table
 from spikelm.report.tables import TABLES
 from spikelm.schema import default_runs_dir
@@ -16,9 +17,9 @@ FIGURE_IDS = f"which one ({', '.join(FIGURES)}), or all"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse and dispatch; without a subcommand the runs are listed."""
+    """Parse and dispatch; without a subcommand the runs are listed and the page is written."""
     parser = argparse.ArgumentParser(prog="spikelm-report", description="What the store holds.")
-    parser.set_defaults(run_command=_runs, runs_dir=default_runs_dir())
+    parser.set_defaults(run_command=page.overview, runs_dir=default_runs_dir())
     commands = parser.add_subparsers(metavar="COMMAND")
 
     def command(name: str, runner: object, about: str, epilog: str | None = None) -> argparse.ArgumentParser:
@@ -27,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
         added.add_argument("--runs-dir", default=default_runs_dir())
         return added
 
-    command("runs", _runs, "list the runs (the default)")
+    command("runs", _runs, "list the runs (without a command: list them and write the page)")
     one = command("run", _run, "the result of one run, with its samples of generated text")
     one.add_argument("run", help="a run directory, or the first digits of a run id")
     tables = command("table", table, "a table of the paper from the runs there are", ABOUT)
@@ -48,6 +49,7 @@ def main(argv: Sequence[str]) -> int:
     for added in (scores, curves):
         added.add_argument("overrides", nargs="+", help="as after spikelm-run -m; nothing is run")
         added.add_argument("--output", type=Path, help="the file to write; by default under the store")
+    page.add_commands(command)
     # Known ones only: argparse takes no positional arguments after options, and overrides may stand anywhere.
     args, rest = parser.parse_known_args(argv)
     if rest and args.run_command not in (table, figure, claims, reproduce):

@@ -14,13 +14,13 @@ from spikelm.errors import ConfigError
 from spikelm.store import Run, Store
 
 
-def list_runs(root: Path) -> None:
-    """Every run: state, headline score, firing rate, energy, seconds."""
+def list_runs(root: Path) -> int:
+    """Every run: state, headline score, firing rate, energy, seconds. Returns how many there are."""
     console = Console()
     runs = list(Store(root).runs())
     if not runs:
         console.print(f"no runs in {root} yet; the first one: spikelm-run", soft_wrap=True)
-        return
+        return 0
     table = Table(
         title=f"{len(runs)} runs in {root}", title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False
     )
@@ -31,6 +31,7 @@ def list_runs(root: Path) -> None:
     for run in runs:
         table.add_row(*_cells(run))
     console.print(table)
+    return len(runs)
 
 
 def local_root(root: Path, scale: str) -> str:

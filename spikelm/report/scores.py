@@ -11,10 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.report.formats import markdown_table
+from spikelm.report.headline import PRINTED, headline
 from spikelm.report.sweeps import Job, jobs_of
-
-#: the metric that table 3 prints for a task, where it is not the first one
-PRINTED = {"mrpc": "f1", "qqp": "f1", "stsb": "spearman"}
 
 
 def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Path:
@@ -68,11 +66,6 @@ def system_of(job: Job) -> str:
 def _heading(task: str) -> str:
     name = task.removeprefix("glue/")
     return f"{name} ({PRINTED[name]})" if name in PRINTED else name
-
-
-def headline(task: str, metrics: dict[str, float]) -> float:
-    """The number that table 3 prints for a task."""
-    return metrics[PRINTED.get(task.removeprefix("glue/"), next(iter(metrics)))]
 
 
 def _cells(jobs: Sequence[Job], tasks: Sequence[str]) -> list[str]:

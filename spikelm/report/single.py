@@ -34,7 +34,7 @@ def show_result(result: dict[str, Any], console: Console, samples: int = SHOWN) 
     for name, value in result["metrics"].items():
         beside = {"constant predictor": floor, "teacher": result.get("teacher_metrics") or {}}
         others = [f"{scores[name]:.2f} {what}" for what, scores in beside.items() if name in scores]
-        table.add_row(_readable(name), f"{value:.2f}", ", ".join(others))
+        table.add_row(readable(name), f"{value:.2f}", ", ".join(others))
     energy, ann = result["energy_mj"], result["energy_ann_mj"]
     if bits := result.get("bits"):
         table.add_row("bits of weights, activations", f"{bits['weights']}, {bits['activations']}", "")
@@ -75,10 +75,11 @@ def show_result(result: dict[str, Any], console: Console, samples: int = SHOWN) 
     console.print(f"in {result['directory']}", soft_wrap=True, highlight=False)
 
 
-def _readable(name: str) -> str:
+def readable(name: str) -> str:
+    """A metric in words."""
     for suffix, words in (("_mm", ", mismatched"), ("_test", ", test")):
         if name.endswith(suffix):
-            return _readable(name.removesuffix(suffix)) + words
+            return readable(name.removesuffix(suffix)) + words
     return NAMES.get(name, name.replace("_", " "))
 
 

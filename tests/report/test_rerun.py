@@ -1,0 +1,49 @@
+"""The command of a run composes to the run's own id, by way of the words a shell makes of it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from spikelm.compose import load_config
+from spikelm.identity import identity, prerequisites
+from spikelm.records import run_id
+from spikelm.report.rerun import Commands, rerun_command
+
+
+def id_of(words: list[str], root: Path) -> str:
+    return run_id(identity(load_config([*words, f"runs_dir={root}"])))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["task=glue/rte", "system=spikelm_t1", "scale=smoke", "seed=7", "finetune.lr=3e-4"],
+        ["task=glue/cola", "neuron=bispike", "k=3", "neuron.direction=uni", "select=best_dev", "finetune.clip=null"],
+        ["task=sum/xsum", "neuron=lif", "T=4", "task.generate.beams=3", "trainer.precision=bf16-mixed"],
+    ],
+)  # fmt: skip
+def test_the_command_makes_the_same_run(overrides: list[str], tmp_path: Path) -> None:
+    config = load_config([*overrides, f"runs_dir={tmp_path}"])
+    program, *words = shlex.split(rerun_command(asdict(config)))
+    assert program == "spikelm-run"
+    assert id_of(words, tmp_path) == run_id(identity(config))
+    assert len(words) <= 5 + len(overrides), "it says what differs, not every key"
+
+
+def test_a_teacher_has_a_command_of_its_own(tmp_path: Path) -> None:
+    student = load_config(["task=glue/rte", "neuron=lif", "distill=full", "finetune.lr=1e-4", f"runs_dir={tmp_path}"])
+    teacher = prerequisites(student)["teacher"]
+    words = shlex.split(rerun_command(asdict(teacher)))[1:]
+    assert id_of(words, tmp_path) == run_id(identity(teacher))
+
+
+def test_without_time_there_is_no_command_and_without_sense_an_empty_one() -> None:
+    saved = {"task": {"name": "glue/rte"}, "neuron": {"name": "lif", "T": 1}, "source": {"name": "embedded"}}
+    saved |= {"scale": "mini", "T": 1}
+    assert Commands({}, seconds=-1).command(saved) is None
+    assert Commands({}).command({"task": {"name": "glue/none"}, **{k: saved[k] for k in saved if k != "task"}}) == ""
+    assert Commands({}).command({}) == ""
