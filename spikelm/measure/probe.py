@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from spikelm.neurons import Neuron
 from spikelm.neurons.amplitude import AmplitudeNeuron
-from spikelm.neurons.kernels import clip_run, wide
+from spikelm.neurons.clip import clip_run
+from spikelm.neurons.kernels import wide
 
 BINS = 161
 SITE = "encoder.layer.0.ffn1_in"  # the first feed-forward linear of the first block (appendix A.4)
