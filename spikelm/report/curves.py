@@ -63,13 +63,18 @@ def smooth(values: np.ndarray, width: int) -> np.ndarray:
     return np.array([values[max(0, i - half) : i + half + 1].mean() for i in range(len(values))])
 
 
+def drawn(values: np.ndarray) -> np.ndarray:
+    """The values of a curve: a moving average of many, as noisy as a training loss; a few as they are."""
+    return smooth(values, SMOOTHED) if len(values) > 2 * SMOOTHED else values
+
+
 def _draw(axes: Axes, name: str, steps: np.ndarray, values: np.ndarray, colour: str, line: str) -> None:
-    if len(values) > 2 * SMOOTHED:
+    curve = drawn(values)
+    if curve is not values:
         axes.plot(steps, values, color=colour, alpha=0.15, linewidth=0.8)
-        values = smooth(values, SMOOTHED)
-    axes.plot(steps, values, line, color=colour, linewidth=1.6, label=name)
+    axes.plot(steps, curve, line, color=colour, linewidth=1.6, label=name)
 
 
 def _name(job: Job, values: np.ndarray) -> str:
     state = "" if job.run.finished else ", unfinished"
-    return f"{system_of(job)} ({smooth(values, SMOOTHED)[-1]:.2f} at the end{state})"
+    return f"{system_of(job)} ({drawn(values)[-1]:.2f} at the end{state})"

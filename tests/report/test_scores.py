@@ -11,7 +11,7 @@ from spikelm.compose import load_config
 from spikelm.errors import ConfigError
 from spikelm.experiment import open_run
 from spikelm.records import RESULT_FIELDS
-from spikelm.report.curves import draw_curves, read_metric, smooth
+from spikelm.report.curves import SMOOTHED, draw_curves, drawn, read_metric, smooth
 from spikelm.report.scores import show_scores
 from spikelm.report.sweeps import jobs_of
 
@@ -73,3 +73,9 @@ def test_smoothing_is_a_centred_mean() -> None:
 
     values = np.array([1.0, 2.0, 6.0, 4.0])
     assert smooth(values, 3).tolist() == [1.5, 3.0, 4.0, 5.0]
+
+
+def test_a_few_values_are_drawn_as_they_are() -> None:
+    few, many = np.arange(10.0), np.arange(2.0 * SMOOTHED + 1)
+    assert drawn(few).tolist() == few.tolist()
+    assert drawn(many)[-1] == many[-(SMOOTHED // 2 + 1) :].mean()
