@@ -45,18 +45,27 @@ def together(args: Namespace, jobs: int, threads: int, keep: bool) -> list[dict[
     return [json.loads(process.communicate()[0]) for process in started]
 
 
+def _gain(rates: dict[str, list[float]]) -> float:
+    """The first way's median over the second's."""
+    one, other = (statistics.median(values) for values in rates.values())
+    return one / other
+
+
 def main() -> None:
     args = arguments("CPU settings and sweeps", layers=2, hidden=256, batch=16, length=64, steps=10)
     args.steps = 5 if args.quick else args.steps
     repeats = 1 if args.quick else min(args.repeats, 5)
     heap: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
-    sweep: dict[str, list[float]] = {"two jobs of one thread": [], "one job of two threads": []}
+    ways = {"two jobs of one thread": (2, 1), "one job of two threads": (1, 2)}
+    sweep: dict[str, list[float]] = {name: [] for name in ways}  # steps a second, all jobs together
+    spent: dict[str, list[float]] = {name: [] for name in ways}  # steps a CPU second, which other jobs do not disturb
     for _ in range(repeats):
         for keep in heap:
             heap[keep] += together(args, 1, 1, keep)
-        # Steps a second of the machine, all jobs together.
-        sweep["two jobs of one thread"].append(sum(args.steps / job["wall"] for job in together(args, 2, 1, True)))
-        sweep["one job of two threads"].append(args.steps / together(args, 1, 2, True)[0]["wall"])
+        for name, (jobs, threads) in ways.items():
+            done = together(args, jobs, threads, True)
+            sweep[name].append(sum(args.steps / job["wall"] for job in done))
+            spent[name].append(jobs * args.steps / sum(job["user"] + job["system"] for job in done))
     found = {keep: {key: statistics.median(r[key] for r in runs) for key in runs[0]} for keep, runs in heap.items()}
     cpu = {keep: one["user"] + one["system"] for keep, one in found.items()}
     rows = [
@@ -70,9 +79,9 @@ def main() -> None:
         },
         {
             "what": "two one-thread jobs / one two-thread job",
-            "steps a second": statistics.median(sweep["two jobs of one thread"])
-            / statistics.median(sweep["one job of two threads"]),
-            "seconds": {name: {"steps_a_second": values} for name, values in sweep.items()},
+            "steps a second": _gain(sweep),
+            "steps a CPU second": _gain(spent),
+            "seconds": {name: {"a_second": sweep[name], "a_cpu_second": spent[name]} for name in ways},
         },
     ]
     report("processor", f"T=4, {args.layers} layers x {args.hidden}, batch {args.batch} x {args.length}", rows, args)
