@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from statistics import fmean
 from typing import Any
 
+from spikelm.errors import ConfigError, DataError
 from spikelm.report.cells import Cell, Line, TableData
 from spikelm.report.measures import Value, has_pretraining, row_values
 from spikelm.report.selection import Results, Wanted
-from spikelm.report.tables import AUDITED, Column, Footnote, PaperTable, Row
+from spikelm.report.tables import AUDITED, GLUE, Column, Footnote, PaperTable, Row
 from spikelm.schema import Config
 
 GIVEN = "The weights were given, not pretrained here: energy and firing are means over the fine-tuned runs."
@@ -19,6 +21,7 @@ GIVEN = "The weights were given, not pretrained here: energy and firing are mean
 def build_table(table: PaperTable, results: Results) -> TableData:
     """Every cell of a table at the selection's scale and source, over its seeds."""
     selection = results.selection
+    table, impossible = at_scale(table, results)
     footnotes: list[str] = []
     lines = []
     for row in table.rows:
@@ -31,7 +34,7 @@ def build_table(table: PaperTable, results: Results) -> TableData:
             places = [_place(footnotes, text) for text in dict.fromkeys(remarks)]
             cells[column.name] = _cell(column, row, [found.get(column.name) for found in values], places)
         lines.append(Line(row.name, row.system, cells))
-    given = bool(_configs(table, results)[table.systems[0]].backbone.path)
+    given = any(config.backbone.path for config in _configs(table, results).values())
     few = [] if table.chosen is None else ["+".join(task.rpartition("/")[2] for task in table.chosen)]
     return TableData(
         id=table.id,
@@ -42,7 +45,7 @@ def build_table(table: PaperTable, results: Results) -> TableData:
         columns={column.name: column.heading for column in table.columns},
         lines=lines,
         footnotes=footnotes,
-        notes=[*([GIVEN] if given else []), *table.notes],
+        notes=[*([GIVEN] if given else []), *impossible, *table.notes],
         computed_from=computed_from(table, results),
         missing=[wanted.command(selection) for wanted in table_runs(table, results) if not _finished(results, wanted)],
         name="-".join([f"table{table.id}", selection.suffix, *few]),
@@ -51,13 +54,48 @@ def build_table(table: PaperTable, results: Results) -> TableData:
 
 def table_runs(table: PaperTable, results: Results) -> list[Wanted]:
     """The runs that a table is made of, each once."""
+    table, _ = at_scale(table, results)
     wanted = [
         results.find(str(row.system), task, seed).wanted
         for row in table.rows
+        if row.system
         for task in table.row_tasks(row)
         for seed in results.selection.seeds
     ]
     return list(dict.fromkeys(wanted))
+
+
+def at_scale(table: PaperTable, results: Results) -> tuple[PaperTable, list[str]]:
+    """The table as far as the selection's scale can run it, and what it cannot.
+
+    Where the weights are given nothing is pretrained: measures are then of the fine-tuned runs.
+    """
+    rows, notes = [], []
+    for row in table.rows:
+        error = _refused(row, table.row_tasks(row), results)
+        if error and not row.tasks and table.row_tasks(row) == ["pretrain"]:
+            tuned = [f"glue/{task}" for task in GLUE]
+            if there := tuple(task for task in tuned if not _refused(row, [task], results)):
+                row, error = replace(row, tasks=there), ""
+        if error:
+            notes.append(f"{row.name} cannot be run at scale {results.selection.scale}: {error}.")
+            row = replace(row, system=None)
+        rows.append(row)
+    return replace(table, rows=rows), list(dict.fromkeys(notes))
+
+
+def _refused(row: Row, tasks: Sequence[str], results: Results) -> str:
+    """Why a row cannot be run; empty if it can."""
+    try:
+        for task in tasks:
+            results.find(str(row.system), task)
+    except ConfigError as error:
+        return error.what
+    except DataError as error:  # a task without files; of a table's own columns it is the user's to say which (--tasks)
+        if len(tasks) > 1:
+            raise
+        return error.what
+    return ""
 
 
 def misprinted_average(table: PaperTable, row: Row) -> str:
@@ -71,16 +109,18 @@ def misprinted_average(table: PaperTable, row: Row) -> str:
 
 def computed_from(table: PaperTable, results: Results) -> str:
     """Where the measures of a table come from."""
+    configs = _configs(table, results)
     names = {column.measure for column in table.columns if not column.task}
+    if not configs:
+        return ""
     if names & set(AUDITED):
         return (
             "Computed from the audits of finished runs (every matmul of a forward pass, seen on its way to the "
             "backend) and from what the system was run on."
         )
     if names & {"energy_fp32", "energy_fp16", "firing"}:
-        configs = _configs(table, results)
-        measure = configs[table.systems[0]].measure
-        others = [config.system for config in configs.values() if not has_pretraining(config)]
+        measure = next(iter(configs.values())).measure
+        others = list(dict.fromkeys(c.system for c in configs.values() if not has_pretraining(c)))
         which = f"; of {', '.join(others)}, which have none of their own, the fine-tuned runs" if others else ""
         return (
             f"Energy and firing rates are measured on {measure.samples} samples of {measure.length} tokens with the "
@@ -91,7 +131,7 @@ def computed_from(table: PaperTable, results: Results) -> str:
 
 def _configs(table: PaperTable, results: Results) -> dict[str, Config]:
     """A config of each system of a table, on the first task it is needed for."""
-    return {str(row.system): results.find(str(row.system), table.row_tasks(row)[0]).config for row in table.rows}
+    return {row.system: results.find(row.system, table.row_tasks(row)[0]).config for row in table.rows if row.system}
 
 
 def _meant(note: Footnote, row: Row, column: Column) -> bool:

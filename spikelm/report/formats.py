@@ -45,9 +45,10 @@ def markdown(data: TableData) -> str:
 
 def remarks(data: TableData) -> list[str]:
     """What is to be said of the whole table."""
-    state = (
-        f"{len(data.missing)} runs are missing: their cells are empty." if data.missing else "All its runs are there."
-    )
+    made = any(cell.runs for line in data.lines for cell in line.cells.values())
+    state = "All its runs are there." if made else "Nothing of it was run."
+    if data.missing:
+        state = f"Runs that are missing: {len(data.missing)}. Their cells are empty."
     return [*data.notes, *([data.computed_from] if data.computed_from else []), state]
 
 

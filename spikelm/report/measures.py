@@ -29,7 +29,8 @@ def row_values(table: PaperTable, row: Row, results: Results, seed: int) -> dict
         return {}
     system, needed = row.system, set(table.row_tasks(row))
     tuned: dict[str, Found] = {}
-    for task in dict.fromkeys(column.task for column in (*table.columns, *table.averaged) if column.task):
+    of_columns = [column.task for column in (*table.columns, *table.averaged) if column.task]
+    for task in dict.fromkeys([*of_columns, *(task for task in row.tasks if task.startswith("glue/"))]):
         if task in needed:
             tuned[task] = results.find(system, task, seed)
     found: dict[str, Value] = {}

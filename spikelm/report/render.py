@@ -30,7 +30,7 @@ def show_table(data: TableData, console: Console | None = None) -> None:
         for which in THREE:
             name = escape(line.name) if which == "ours" else ""
             shown.add_row(name, which, *texts[which], end_section=which == THREE[-1])
-    console = console or Console(width=max(Console().width, 34 + 12 * len(data.columns)))
+    console = console or Console(width=max(Console().width, 34 + 14 * len(data.columns)))
     console.print(shown)
     for place, text in enumerate(data.footnotes):
         console.print(f"  {letter(place)}: {text}", soft_wrap=True, highlight=False, markup=False)

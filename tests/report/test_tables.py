@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import pytest
 from canned import Canned, glue, result
 
 from spikelm.compose import load_config
-from spikelm.errors import ConfigError
+from spikelm.errors import ConfigError, DataError
 from spikelm.experiment import open_run
 from spikelm.records import RESULT_FIELDS
 from spikelm.report.build import build_table, table_runs
+from spikelm.report.selection import Found
 from spikelm.report.tables import TABLES, PaperTable, load_table
 
 
@@ -209,3 +211,25 @@ def test_local_files_are_those_of_the_runs_there_are(tmp_path: Path) -> None:
     assert local_root(tmp_path, "mini") == "/data/glue"
     with pytest.raises(ConfigError):
         local_root(tmp_path, "paper")
+
+
+def test_where_nothing_is_pretrained_measures_are_of_the_fine_tuned_runs(tmp_path: Path) -> None:
+    class Given(Canned):
+        def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> Found:
+            if task == "pretrain":
+                raise ConfigError("task=pretrain starts from scratch")
+            if task not in ("glue/rte", "glue/cola"):
+                raise DataError(f"no folder for {task}")
+            found = super().find(system, task, seed, extra)
+            return found._replace(config=replace(found.config, backbone=replace(found.config.backbone, path="given")))
+
+    known = {
+        ("spikelm_t4", "glue/rte", 42): result("glue/rte", {"accuracy": 1.0}, 0.5),
+        ("spikelm_t4", "glue/cola", 42): result("glue/cola", {"matthews": 1.0}, 1.5),
+    }
+    data = build_table(rows(load_table(5), "spikelm_t4"), Given(known, tmp_path))
+    assert data.lines[0].cells["energy_fp32"].ours == (1.0,), "the mean of both"
+    assert any("weights were given" in note for note in data.notes)
+    refused = build_table(rows(load_table(1), "spikegpt"), Given({}, tmp_path))
+    assert refused.lines[0].cells["verdict"].ours == ()
+    assert refused.notes[0] == "SpikeGPT cannot be run at scale smoke: task=pretrain starts from scratch."
