@@ -15,13 +15,15 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from spikelm.check import all_keys, nearest, typed
 from spikelm.errors import ConfigError
 from spikelm.resolvers import register_resolvers
 from spikelm.schema import Config, config_dir, default_runs_dir
+from spikelm.secrecy import refuse_secrets
+from spikelm.trust import refuse_targets
 
 
 def register_schema() -> None:
@@ -36,11 +38,16 @@ def load_config(overrides: Sequence[str]) -> Config:
 
 
 def _compose(overrides: Sequence[str], search_path: str | None = None) -> DictConfig:
+    refuse_secrets(overrides)
     register_schema()
     extra = [f"hydra.searchpath=[{Path(search_path).absolute().as_uri()}]"] if search_path else []
     try:
         with initialize_config_dir(str(config_dir()), version_base="1.3"):
-            return compose("config", overrides=[*overrides, *extra])
+            cfg = compose("config", overrides=[*overrides, *extra], return_hydra_config=True)
+            with open_dict(cfg):
+                of_hydra = OmegaConf.to_container(cfg.pop("hydra"), resolve=False)
+            refuse_targets({"hydra": of_hydra})
+            return cfg
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_message(error, overrides)) from error
     finally:
@@ -99,6 +106,11 @@ def precheck(argv: Sequence[str]) -> bool:
         return False
     if args.hydra_help or args.shell_completion or args.info:
         return True
+    for flag in ("config_path", "config_name", "experimental_rerun"):
+        if getattr(args, flag, None):  # another main config knows no schema, and a rerun is a pickle
+            raise ConfigError(
+                f"--{flag.replace('_', '-')} is not supported", "--config-dir DIR adds options of your own"
+            )
     for overrides in _variants(args.overrides, args.multirun):
         typed(_compose(overrides, args.config_dir))
     return True
