@@ -16,7 +16,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
 
 from spikelm.check import all_keys, nearest, typed
 from spikelm.errors import ConfigError
@@ -48,7 +47,9 @@ def _compose(overrides: Sequence[str], search_path: str | None = None) -> DictCo
                 of_hydra = OmegaConf.to_container(cfg.pop("hydra"), resolve=False)
             refuse_targets({"hydra": of_hydra})
             return cfg
-    except (HydraException, OmegaConfBaseException) as error:
+    except ConfigError:
+        raise
+    except Exception as error:  # Hydra raises its own, OmegaConf's, and now and then a ValueError
         raise ConfigError(_message(error, overrides)) from error
     finally:
         GlobalHydra.instance().clear()
@@ -147,7 +148,10 @@ def _values(override: Override) -> list[str]:
     if not override.is_sweep_override():
         return [override.input_line or ""]
     key = override.get_key_element()
-    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+    try:
+        return [f"{key}={value}" for value in override.sweep_string_iterator()]
+    except HydraException as error:  # interval() and glob() are for sweepers that search
+        raise ConfigError(f"{override.input_line} names no list of values", f"{key}=a,b or {key}=range(1,4)") from error
 
 
 def _options(group: str) -> list[str]:

@@ -67,7 +67,11 @@ def fit(
     checkpoint_every = max(1, min(config.checkpoint_every, module.total))
     checkpoints = Checkpoints(folder, checkpoint_every, evaluate_every, module.total, start)
     on_gpu = config.accelerator != "cpu" and torch.cuda.is_available()
-    callbacks: list[L.Callback] = [FiniteLoss(50 if on_gpu else 1), Recorder(log, config.log_every), *extra]
+    callbacks: list[L.Callback] = [
+        FiniteLoss(50 if on_gpu else 1, checkpoints.due),
+        Recorder(log, config.log_every),
+        *extra,
+    ]
     if config.progress and ranks.first:
         callbacks.append(ProgressLine(console, title, module.total))
     trainer = L.Trainer(
