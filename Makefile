@@ -14,7 +14,7 @@ export HF_HUB_OFFLINE ?= 1
 export WANDB_MODE ?= offline
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check bench reproduce-all reproduce-energy plan-all claims report clean
+.PHONY: help setup demo test test-slow test-faults check bench reproduce-all reproduce-energy plan-all claims report clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +37,10 @@ test: $(READY) ## set up, then run the tests
 	$(BIN)/pytest -n 2 -m "not slow"
 
 test-slow: $(READY) ## the tests that take minutes
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m "slow and not faults"
+
+test-faults: $(READY) ## kill, fill, damage and starve real runs (about an hour; docs/reliability.md)
+	$(BIN)/pytest -m faults tests/faults -v
 
 check: $(READY) ## lint and types
 	$(BIN)/ruff check .

@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from spikelm.check_backbone import check_backbone
 from spikelm.check_pairs import check_pairs
+from spikelm.check_safety import check_safety
 from spikelm.check_stages import check_altered, check_distill, check_stage
 from spikelm.errors import ConfigError
 from spikelm.kinds import KINDS
@@ -176,6 +177,7 @@ def all_keys() -> list[str]:
 
 def check(config: Config) -> None:
     """Ranges and choices; raises a ConfigError that names the key, its value and what is valid."""
+    check_safety(config)
     for key, valid in CHOICES.items():
         value = _value(config, key)
         if value not in valid:

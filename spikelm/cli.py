@@ -14,16 +14,23 @@ from spikelm.schema import Config
 
 
 def _guard(main: Callable[[], object]) -> None:
-    """Run `main`; a SpikeLMError becomes its one clear message and exit code, Ctrl-C is no traceback."""
+    """Run `main`; a SpikeLMError becomes its one clear message and exit code, a signal a stop without a traceback."""
+    from spikelm.secrecy import redacted
+    from spikelm.signals import INTERRUPTED, Stopped, listening
+
     try:
-        done = main()
+        with listening():
+            done = main()
         code = done if isinstance(done, int) else 0
     except SpikeLMError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(redacted(f"error: {error}"), file=sys.stderr)
         code = error.exit_code
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        code = stopped.exit_code
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
-        code = 130
+        code = INTERRUPTED
     if code:
         sys.exit(code)
 

@@ -16,13 +16,14 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from spikelm.check import all_keys, nearest, typed
 from spikelm.errors import ConfigError
 from spikelm.resolvers import register_resolvers
 from spikelm.schema import Config, config_dir, default_runs_dir
+from spikelm.secrecy import refuse_secrets
+from spikelm.trust import refuse_targets
 
 
 def register_schema() -> None:
@@ -43,12 +44,19 @@ def load_config(overrides: Sequence[str]) -> Config:
 
 
 def _compose(overrides: Sequence[str], search_path: str | None = None) -> DictConfig:
+    refuse_secrets(overrides)
     register_schema()
     extra = [f"hydra.searchpath=[{Path(search_path).absolute().as_uri()}]"] if search_path else []
     try:
         with initialize_config_dir(str(config_dir()), version_base="1.3"):
-            return compose("config", overrides=[*overrides, *extra])
-    except (HydraException, OmegaConfBaseException) as error:
+            cfg = compose("config", overrides=[*overrides, *extra], return_hydra_config=True)
+            with open_dict(cfg):
+                of_hydra = OmegaConf.to_container(cfg.pop("hydra"), resolve=False)
+            refuse_targets({"hydra": of_hydra})
+            return cfg
+    except ConfigError:
+        raise
+    except Exception as error:  # Hydra raises its own, OmegaConf's, and now and then a ValueError
         raise ConfigError(_message(error, overrides)) from error
     finally:
         GlobalHydra.instance().clear()
@@ -106,6 +114,11 @@ def precheck(argv: Sequence[str]) -> bool:
         return False
     if args.hydra_help or args.shell_completion or args.info:
         return True
+    for flag in ("config_path", "config_name", "experimental_rerun"):
+        if getattr(args, flag, None):  # another main config knows no schema, and a rerun is a pickle
+            raise ConfigError(
+                f"--{flag.replace('_', '-')} is not supported", "--config-dir DIR adds options of your own"
+            )
     for overrides in _variants(args.overrides, args.multirun):
         typed(_compose(overrides, args.config_dir))
     return True
@@ -142,7 +155,10 @@ def _values(override: Override) -> list[str]:
     if not override.is_sweep_override():
         return [override.input_line or ""]
     key = override.get_key_element()
-    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+    try:
+        return [f"{key}={value}" for value in override.sweep_string_iterator()]
+    except HydraException as error:  # interval() and glob() are for sweepers that search
+        raise ConfigError(f"{override.input_line} names no list of values", f"{key}=a,b or {key}=range(1,4)") from error
 
 
 def _options(group: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import time
 import traceback
@@ -11,14 +12,20 @@ from typing import Any
 
 from rich.console import Console
 
+from spikelm.environment import environment
 from spikelm.errors import SpikeLMError
 from spikelm.identity import identity, label, prerequisites
+from spikelm.integrity import damaged, file_sums, set_aside
 from spikelm.membership import labels
-from spikelm.records import environment, plain, run_id
+from spikelm.records import cannot_write, disk_is_full, plain, run_id
 from spikelm.report.headline import headline
 from spikelm.schema import Config
+from spikelm.secrecy import redacted
+from spikelm.signals import listening
 from spikelm.store import Run, Store
 from spikelm.tracking import Tracker, make_tracker
+
+CHECKSUMMED = ("config.yaml", "environment.json", "metrics.csv", "model")  # of a run, in its result
 
 
 def run_and_show(config: Config) -> dict[str, Any]:
@@ -36,23 +43,46 @@ def open_run(config: Config) -> Run:
     return Store(Path(config.runs_dir)).open(run_id(identity(config)), label(config), config.task.name)
 
 
-def run_experiment(config: Config, console: Console) -> dict[str, Any]:
-    """The finished result of a config, with its `directory`; nothing is run twice."""
+def run_experiment(config: Config, console: Console, whole: bool = False) -> dict[str, Any]:
+    """The finished result of a config, with its `directory`; nothing is run twice.
+
+    With `whole` its model is needed too, and made again from the last checkpoint if its files are damaged.
+    """
+    with listening():
+        return _run_or_find(config, console, whole)
+
+
+def _run_or_find(config: Config, console: Console, whole: bool) -> dict[str, Any]:
     run = open_run(config)
-    if not config.force and (found := run.result()) is not None:
+    if not config.force and (found := _found(run, whole)) is not None:
         console.print(f"finished before, from the store: {run.directory} (force=true runs it again)", soft_wrap=True)
         return {**found, "directory": str(run.directory)}
     needed: dict[str, dict[str, Any]] = {}
     for role, prerequisite in prerequisites(config).items():
         if open_run(prerequisite).result() is None:
             console.print(f"first the {role} model: {prerequisite.task.name} {label(prerequisite)}", soft_wrap=True)
-        needed[role] = run_experiment(prerequisite, console)
+        needed[role] = run_experiment(prerequisite, console, whole=True)
     with run.lock(message=console.print):
-        if not config.force and (found := run.result()) is not None:  # made by another process while we waited
+        if not config.force and (found := _found(run, whole)) is not None:  # made by another while we waited
             return {**found, "directory": str(run.directory)}
         if config.force:
             run.reset()
+        elif (result := run.result()) is not None:
+            names = ", ".join(_damaged(run, result))
+            set_aside(run.directory / "result.json")
+            said = f"{run.directory}: {names} missing or not as written (checksum); made again from the last checkpoint"
+            console.print(f"warning: {said}", style="yellow", soft_wrap=True)
         return {**_run(config, run, needed, console), "directory": str(run.directory)}
+
+
+def _found(run: Run, whole: bool) -> dict[str, Any] | None:
+    result = run.result()
+    return None if result is not None and whole and _damaged(run, result) else result
+
+
+def _damaged(run: Run, result: dict[str, Any]) -> list[str]:
+    """The files of a run's model that are not what its result says."""
+    return damaged(run.directory, result.get("files", {}), "model/")
 
 
 def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: Console) -> dict[str, Any]:
@@ -83,6 +113,7 @@ def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: C
             "git_commit": about["git_commit"],
             "versions": about["versions"],
             "config": asdict(config),
+            "files": file_sums(run.directory, [run.directory / name for name in CHECKSUMMED]),
         }
         finished = run.finish(result)
         tracker.summary(_summary(finished))
@@ -90,17 +121,36 @@ def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: C
         ok = True
         return finished
     except SpikeLMError as error:
-        run.fail(error)
+        _record(run, error)
         raise
     except Exception as error:
-        run.fail(error)
-        (run.directory / "traceback.txt").write_text(traceback.format_exc())
-        raise SpikeLMError(
-            f"run {run.id} failed: {type(error).__name__}: {error}",
-            f"see {run.directory / 'traceback.txt'}; the same command goes on from the last checkpoint",
-        ) from error
+        raise _failure(error, config, run) from error
     finally:
         tracker.finish(ok)
+
+
+def _record(run: Run, error: Exception) -> None:
+    """Say in the run's directory why it stopped; a disk that is full takes not even that."""
+    with contextlib.suppress(SpikeLMError, OSError):
+        run.fail(redacted(str(error) if isinstance(error, SpikeLMError) else f"{type(error).__name__}: {error}"))
+
+
+def _failure(error: Exception, config: Config, run: Run) -> SpikeLMError:
+    """What a person is told of an unexpected error."""
+    from spikelm.training.memory import out_of_memory
+
+    _record(run, error)
+    with contextlib.suppress(OSError):
+        text = "".join(traceback.format_exception(error))
+        (run.directory / "traceback.txt").write_text(redacted(text))
+    if disk_is_full(error):
+        return cannot_write(run.directory, error)
+    if (told := out_of_memory(error, config)) is not None:
+        return told
+    return SpikeLMError(
+        f"run {run.id} failed: {type(error).__name__}: {redacted(str(error))}",
+        f"see {run.directory / 'traceback.txt'}; the same command goes on from the last checkpoint",
+    )
 
 
 def _peak_memory_mb(devices: int) -> float:

@@ -10,21 +10,13 @@ import io
 import json
 import math
 import os
-import platform
-import subprocess
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO, TypedDict
 
-from spikelm import __version__
 from spikelm.errors import SpikeLMError
 
 SCHEMA = 1
-LIBRARIES = (
-    "torch", "lightning", "transformers", "tokenizers", "datasets", "torchmetrics", "safetensors",
-    "hydra-core", "omegaconf", "wandb", "numpy", "sacrebleu", "rouge-score",
-)  # fmt: skip
 _DISK_ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "ENOTDIR", "EEXIST", "EIO")
 
 
@@ -118,8 +110,25 @@ def disk_errors(directory: Path) -> Iterator[None]:
     except OSError as error:
         if errno.errorcode.get(error.errno or 0) not in _DISK_ERRORS:
             raise
-        what = f"cannot write to {directory}: {error.strerror or error}"
-        raise SpikeLMError(what, "make room or give access, or write elsewhere: runs_dir=OTHER") from error
+        raise cannot_write(directory, error) from error
+
+
+def cannot_write(directory: Path, error: Exception) -> SpikeLMError:
+    """The error of a disk that takes no more."""
+    reason = getattr(error, "strerror", None) or str(error)
+    fix = "make room or give access, or write elsewhere: runs_dir=OTHER; then the same command goes on"
+    return SpikeLMError(f"cannot write to {directory}: {reason}", fix)
+
+
+def disk_is_full(error: BaseException | None) -> bool:
+    """Whether an error, or what it came from, is a full or read-only disk; libraries hide it in their own errors."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            return True
+        if any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def write_atomic(path: Path, text: str) -> None:
@@ -186,15 +195,16 @@ class MetricsCsv:
                 rows.append((int(step), name, float(value)))
         return rows
 
-    def truncate(self, step: int) -> None:
-        """Drop rows at or after `step`: a resumed run logs them again."""
+    def truncate(self, step: int, keep: str | None = None) -> None:
+        """Drop rows at or after `step`, but at `step` keep those named `keep`...: a resumed run logs them again."""
         self.close()
         if not self.path.exists():
             return
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(self.HEADER)
-        writer.writerows((at, name, repr(value)) for at, name, value in self.rows() if at < step)
+        stays = [row for row in self.rows() if row[0] < step or (keep and row[0] == step and row[1].startswith(keep))]
+        writer.writerows((at, name, repr(value)) for at, name, value in stays)
         write_atomic(self.path, buffer.getvalue())
 
     def close(self) -> None:
@@ -212,38 +222,3 @@ class MetricsCsv:
         if self.path.stat().st_size == 0:
             self._file.write(",".join(self.HEADER) + "\n")
         return self._file
-
-
-def _git(*arguments: str) -> str | None:
-    package = Path(__file__).resolve().parent
-    command = ["git", "--no-optional-locks", "-C", str(package), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
-
-
-def _version(library: str) -> str | None:
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def environment() -> dict[str, Any]:
-    """Commit, platform and library versions; no environment variables, no host or user names."""
-    # An installed copy inside somebody else's checkout must not claim that checkout's commit.
-    ours = _git("rev-parse", "--show-toplevel") == str(Path(__file__).resolve().parent.parent)
-    commit = _git("rev-parse", "HEAD") if ours else None
-    status = _git("status", "--porcelain") if commit else None
-    versions = {library: version for library in LIBRARIES if (version := _version(library))}
-    versions["spikelm"] = __version__  # a checkout that was never installed has no metadata
-    return {
-        "git_commit": commit,
-        "git_dirty": None if status is None else bool(status),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cpu_count": os.cpu_count(),
-        "versions": versions,
-    }

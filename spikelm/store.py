@@ -19,8 +19,9 @@ import filelock
 import yaml
 
 from spikelm import records
+from spikelm.environment import environment
 from spikelm.errors import SpikeLMError
-from spikelm.records import RESULT_FIELDS, SCHEMA, MetricsCsv, Result, environment, run_id
+from spikelm.records import RESULT_FIELDS, SCHEMA, MetricsCsv, Result, run_id
 
 __all__ = ["RESULT_FIELDS", "MetricsCsv", "Result", "Run", "Store", "environment", "run_id", "safe_name"]
 
@@ -182,9 +183,9 @@ class Run:
         """Add rows to metrics.csv."""
         self._metrics.append(step, values)
 
-    def truncate_metrics(self, step: int) -> None:
-        """Drop the rows at or after `step`, before resuming there."""
-        self._metrics.truncate(step)
+    def truncate_metrics(self, step: int, keep: str | None = None) -> None:
+        """Drop the rows at or after `step`, before resuming there; at `step` itself those named `keep`... stay."""
+        self._metrics.truncate(step, keep)
 
     def metrics(self) -> list[tuple[int, str, float]]:
         """The rows of metrics.csv: step, name, value."""

@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 
 from spikelm.errors import SpikeLMError
 from spikelm.schema import Config
+from spikelm.secrecy import redacted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +32,7 @@ def run_job(config: Config, runner: Callable[[Config], dict[str, Any]]) -> None:
         result = runner(config)
         record |= {"status": "planned", "plan": result} if config.dry_run else _finished(result)
     except Exception as error:
-        what = str(error) if isinstance(error, SpikeLMError) else f"{type(error).__name__}: {error}"
+        what = redacted(str(error) if isinstance(error, SpikeLMError) else f"{type(error).__name__}: {error}")
         record |= {"status": "failed", "error": what}
         print(f"error: job {hydra.job.num}: {what}", file=sys.stderr)
     folder = Path(hydra.runtime.output_dir)

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spikelm import records
 from spikelm.store import environment, run_id
 
 IDENTITY = {"task": "glue/mnli", "k": 2, "T": 1, "lr": 1e-4, "tags": ["a", {"b": None}]}
@@ -71,7 +70,7 @@ def test_environment_names_its_own_commit(tmp_path: Path, monkeypatch: pytest.Mo
     package = tmp_path / "spikelm"
     package.mkdir()
     (package / "records.py").touch()
-    monkeypatch.setattr(records, "__file__", str(package / "records.py"))
+    monkeypatch.setattr("spikelm.environment.__file__", str(package / "records.py"))
     assert environment()["git_commit"] is None
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
@@ -83,7 +82,7 @@ def test_environment_names_its_own_commit(tmp_path: Path, monkeypatch: pytest.Mo
     assert environment()["git_dirty"] is True
     inner = tmp_path / "venv" / "spikelm"  # a copy installed inside that checkout
     inner.mkdir(parents=True)
-    monkeypatch.setattr(records, "__file__", str(inner / "records.py"))
+    monkeypatch.setattr("spikelm.environment.__file__", str(inner / "records.py"))
     assert environment()["git_commit"] is None
     monkeypatch.setenv("PATH", "")
     assert environment()["git_commit"] is None

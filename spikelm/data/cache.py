@@ -19,6 +19,7 @@ from spikelm.data.packed import PackedDocuments, write_documents
 from spikelm.data.pair_tokenizer import PairTokenizer
 from spikelm.data.sources import Text
 from spikelm.data.streams import chunks
+from spikelm.integrity import seal_folder, whole_folder
 from spikelm.records import digest, disk_errors
 from spikelm.schema import TaskConfig
 
@@ -59,7 +60,7 @@ def encoded_documents(text: Text, split: str, tokenizer: Tokenizer, cache: Path)
         write_documents(folder, (encode_documents(some, tokenizer) for some in chunks(text.splits[split], CHUNK)))
 
     folder = _folder(cache, text, split, tokenizer, {"documents": True})
-    if not folder.is_dir():
+    if not whole_folder(folder):
         with disk_errors(cache):
             cache.mkdir(parents=True, exist_ok=True)
         # It may take hours: another run waits instead of doing the same.
@@ -94,14 +95,15 @@ def _arrays(folder: Path, make: Callable[[], Arrays]) -> Arrays:
 
 
 def _made_once(folder: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary folder that then takes its place in one step."""
-    if folder.is_dir():
+    """Let `write` fill a temporary folder that then takes its place, checksummed, in one step."""
+    if whole_folder(folder):
         return
     with disk_errors(folder.parent):
         temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
         temporary.mkdir(parents=True, exist_ok=True)
         try:
             write(temporary)
+            seal_folder(temporary)
             try:
                 temporary.rename(folder)
             except OSError:

@@ -10,11 +10,12 @@ from spikelm.data.corpus import documents_hash
 from spikelm.data.hub_text import text_repositories
 from spikelm.data.local import task_files
 from spikelm.data.parallel import pair_files
-from spikelm.data.remembered import file_hash, place_of, recall, remember
+from spikelm.data.remembered import place_of, recall, remember
 from spikelm.data.seq2seq import load_pairs
 from spikelm.data.sources import GLUE, content_hash, load_rows, local_root
 from spikelm.data.task_text import other_rows
 from spikelm.errors import DataError
+from spikelm.integrity import file_hash
 from spikelm.schema import SourceConfig, TaskConfig
 
 

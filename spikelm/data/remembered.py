@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from spikelm.integrity import broken_seal, file_hash, seal
 from spikelm.records import digest, disk_errors, write_atomic
 
 READING = 1  # raise when the same files no longer give the same rows or documents
@@ -21,7 +22,7 @@ def place_of(cache: Path, files: Iterable[list[Path]], settings: dict[str, Any])
 
 def recall(place: Path | None) -> Any:
     """What was kept there, or None."""
-    if place is None or not place.is_file():
+    if place is None or not place.is_file() or broken_seal(place):
         return None
     text = place.read_text().strip()
     return json.loads(text) if text.startswith("{") else text or None
@@ -32,14 +33,10 @@ def remember(place: Path | None, found: Any) -> Any:
     if place is not None:
         with disk_errors(place.parent):
             place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(place, (json.dumps(found) if isinstance(found, dict) else found) + "\n")
+        text = (json.dumps(found) if isinstance(found, dict) else found) + "\n"
+        seal(place, hashlib.sha256(text.encode()).hexdigest())
+        write_atomic(place, text)
     return found
-
-
-def file_hash(path: Path) -> str:
-    """sha256 of a file's bytes."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def cached_file_hash(path: Path, cache: Path) -> str:

@@ -119,8 +119,13 @@ def _jsonl(path: Path, layout: Layout) -> Table:
         where = f"{path} line {number}"
         try:
             record = json.loads(line)
+            json.dumps(record, ensure_ascii=False).encode()
         except json.JSONDecodeError as error:
             raise DataError(f"{where}: not JSON ({error.msg} at character {error.pos + 1})") from error
+        except UnicodeEncodeError as error:
+            raise DataError(f"{where}: half of a surrogate pair, which is no character") from error
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets in brackets
+            raise DataError(f"{where}: not JSON that can be read ({str(error)[:80]})") from error
         if not isinstance(record, dict):
             raise DataError(f"{where}: a {type(record).__name__}, expected an object with the columns as keys")
         record = _flat(record, layout)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -16,9 +18,12 @@ from spikelm.data.tables import lines
 from spikelm.data.text_files import UNKNOWN
 from spikelm.data.wordpiece import SPECIAL_TOKENS, train_wordpiece, wordpiece
 from spikelm.errors import DataError
+from spikelm.integrity import broken_seal, seal
 from spikelm.models.weights import weights_folder
+from spikelm.records import disk_errors, write_atomic
 from spikelm.schema import BackboneConfig, SourceConfig
 
+_log = logging.getLogger(__name__)
 HUB_TOKENIZER = "google-bert/bert-base-uncased"
 TOKENIZER_DOCUMENTS = 1500  # enough for every word of the micro-world; independent of how much is trained on
 
@@ -63,13 +68,25 @@ def _of_weights(folder: Path) -> Tokenizer:
 def trained_once(cache: Path, name: str, train: Callable[[], Tokenizer]) -> Tokenizer:
     """A tokenizer from the cache, trained and put there the first time."""
     path = cache / f"{name}.json"
-    cache.mkdir(parents=True, exist_ok=True)
-    with FileLock(cache / f"{path.name}.lock"):
-        if not path.exists():
-            temporary = path.with_suffix(".tmp")
-            train().save(str(temporary))
-            temporary.replace(path)
-    return Tokenizer.from_file(str(path))
+    with disk_errors(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+        with FileLock(cache / f"{path.name}.lock"):
+            if path.exists() and (broken_seal(path) or not _readable(path)):
+                _log.warning("%s is damaged (it does not match its checksum): it is made again", path)
+                path.unlink()
+            if not path.exists():
+                text = train().to_str(pretty=True)
+                seal(path, hashlib.sha256(text.encode()).hexdigest())
+                write_atomic(path, text)
+            return Tokenizer.from_file(str(path))
+
+
+def _readable(path: Path) -> bool:
+    try:
+        Tokenizer.from_file(str(path))
+    except Exception:  # tokenizers raises nothing narrower
+        return False
+    return True
 
 
 def _micro_texts(source: SourceConfig) -> Iterable[str]:

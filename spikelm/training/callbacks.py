@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from spikelm.neurons import Neuron
 from spikelm.training.modules import StageModule
 from spikelm.training.ranks import summed
 
+EXPLODED = 1e6  # times the first loss: nothing is learned any more
 Log = Callable[[int, dict[str, float]], None]
 
 
@@ -93,19 +95,25 @@ def _loss(trainer: L.Trainer, module: Any, outputs: Any) -> float:
 
 
 class FiniteLoss(L.Callback):
-    """Stops as soon as the loss is not finite and names the first module whose output is not."""
+    """Stops as soon as the loss explodes or is not finite, before a checkpoint is made of it, and names the place."""
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, checkpointed: Callable[[int], bool] = lambda step: False) -> None:
         self.every = every
+        self.checkpointed = checkpointed
+        self.first: float | None = None
 
     def on_train_batch_end(self, trainer: L.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        step = trainer.global_step
         # On a GPU every look waits for the device, so it is taken now and then only.
-        if trainer.global_step % self.every and batch_idx:
+        if step % self.every and self.first is not None and not self.checkpointed(step):
             return
-        if not torch.isfinite(outputs["loss"]):
+        loss = float(outputs["loss"])
+        self.first = loss if self.first is None else self.first
+        if not math.isfinite(loss) or loss > EXPLODED * max(1.0, self.first):
             raise TrainingError(
-                f"the loss is {float(outputs['loss'])} at step {trainer.global_step}: {blame(module, batch)}",
-                "lower the learning rate (finetune.lr or pretrain.lr), or set clip=1.0 for the stage",
+                f"the loss is {loss:g} at step {step}: {blame(module, batch)}",
+                "lower the learning rate (finetune.lr or pretrain.lr), or set clip=1.0 for the stage; "
+                "the last checkpoint is from before, force=true starts again",
             )
 
 
@@ -121,8 +129,29 @@ def blame(module: StageModule, batch: dict[str, Tensor]) -> str:
         if not found and isinstance(tensor, Tensor) and not torch.isfinite(tensor).all():
             found.append(child.site if isinstance(child, Neuron) else name)
 
+    _watched(module, batch, watch)
+    return (
+        f"first seen at {found[0]}" if found else f"all is finite, the largest output is of {_largest(module, batch)}"
+    )
+
+
+def _largest(module: StageModule, batch: dict[str, Tensor]) -> str:
+    """The module of a forward pass whose output is the largest, and how large."""
+    sizes: dict[str, float] = {}
+
+    def look(child: nn.Module, args: Any, output: Any, name: str) -> None:
+        if isinstance(output, Tensor) and output.numel():
+            sizes[child.site if isinstance(child, Neuron) else name] = float(output.detach().abs().max())
+
+    _watched(module, batch, look)
+    place = max(sizes, key=lambda name: sizes[name]) if sizes else "no module"
+    return f"{place} ({sizes.get(place, 0):.3g})"
+
+
+def _watched(module: StageModule, batch: dict[str, Tensor], look: Callable[..., None]) -> None:
+    """A forward pass with `look` at every module's output."""
     hooks = [
-        child.register_forward_hook(lambda m, a, o, name=name: watch(m, a, o, name))
+        child.register_forward_hook(lambda m, a, o, name=name: look(m, a, o, name))
         for name, child in module.model.named_modules()
     ]
     try:
@@ -131,4 +160,3 @@ def blame(module: StageModule, batch: dict[str, Tensor]) -> str:
     finally:
         for hook in hooks:
             hook.remove()
-    return f"first seen at {found[0]}" if found else "every module's output is finite again"

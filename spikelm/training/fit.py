@@ -12,7 +12,6 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
 from rich.console import Console
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -22,8 +21,9 @@ from spikelm.data.batches import Batch, StepBatches
 from spikelm.errors import CheckpointError, DataError
 from spikelm.schema import TrainerConfig
 from spikelm.training.callbacks import FiniteLoss, Log, ProgressLine, Recorder
+from spikelm.training.checkpoints import Checkpoints, SafeCheckpointIO, last_checkpoint
 from spikelm.training.modules import StageModule
-from spikelm.training.ranks import Launched, Ranks
+from spikelm.training.ranks import Launched, Ranks, tell
 
 
 def quiet_libraries() -> None:
@@ -37,12 +37,6 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", module="lightning")
     warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
-
-def last_checkpoint(folder: Path) -> tuple[Path, int] | None:
-    """The newest checkpoint and its step."""
-    found = sorted(folder.glob("step-*.ckpt"), key=lambda path: int(path.stem.removeprefix("step-")))
-    return (found[-1], int(found[-1].stem.removeprefix("step-"))) if found else None
 
 
 def fit(
@@ -63,21 +57,21 @@ def fit(
     for split in evaluation:
         if max(len(batch["input_ids"]) for batch in split) < ranks.world:  # a rank without rows would not take part
             raise DataError("fewer rows to evaluate than devices", "trainer.devices=1, or more source.dev_rows")
-    resume = last_checkpoint(folder)
+    resume = last_checkpoint(folder, console) if ranks.first else None
+    resume = tell(resume) if ranks.world > 1 else resume
     start = resume[1] if resume else 0
     if resume:
         console.print(f"going on from step {start} of {module.total}")
-        on_resume(start)
-    checkpoint = ModelCheckpoint(
-        dirpath=folder,
-        filename="step-{step}",
-        auto_insert_metric_name=False,
-        every_n_train_steps=max(1, min(config.checkpoint_every, module.total)),
-        save_top_k=1,
-        enable_version_counter=False,
-    )
+    on_resume(start)  # also at 0: a run may have ended before its first checkpoint
+    evaluate_every = max(1, min(evaluate_every, module.total))
+    checkpoint_every = max(1, min(config.checkpoint_every, module.total))
+    checkpoints = Checkpoints(folder, checkpoint_every, evaluate_every, module.total, start)
     on_gpu = config.accelerator != "cpu" and torch.cuda.is_available()
-    callbacks: list[L.Callback] = [FiniteLoss(50 if on_gpu else 1), Recorder(log, config.log_every), *extra]
+    callbacks: list[L.Callback] = [
+        FiniteLoss(50 if on_gpu else 1, checkpoints.due),
+        Recorder(log, config.log_every),
+        *extra,
+    ]
     if config.progress and ranks.first:
         callbacks.append(ProgressLine(console, title, module.total))
     trainer = L.Trainer(
@@ -89,9 +83,11 @@ def fit(
         max_steps=module.total,
         max_epochs=1,
         gradient_clip_val=module.stage.clip,
-        val_check_interval=max(1, min(evaluate_every, module.total)),
+        val_check_interval=evaluate_every,
         check_val_every_n_epoch=None,
-        callbacks=[*callbacks, checkpoint],
+        callbacks=[*callbacks, checkpoints],
+        plugins=[SafeCheckpointIO()],
+        enable_checkpointing=False,  # Lightning's own
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -107,7 +103,7 @@ def fit(
     with _attention(config.precision, on_gpu):
         if module.total:  # a model that is used as it is has no steps
             _fit(trainer, module, train.loader(start, module.total, config.workers), loaders, resume)
-        if not module.scores or module.total % min(evaluate_every, module.total):
+        if not module.scores or module.total % evaluate_every:
             trainer.validate(module, loaders, verbose=False)
 
 
@@ -134,7 +130,7 @@ def _fit(trainer: L.Trainer, module: StageModule, train: Any, evaluation: Any, r
     path = resume[0] if resume else None
     try:
         trainer.fit(module, train, evaluation, ckpt_path=path, weights_only=True)
-    except (EOFError, OSError, RuntimeError) as error:
-        if path is None or ("size mismatch" not in str(error) and "PytorchStreamReader" not in str(error)):
+    except RuntimeError as error:
+        if path is None or "size mismatch" not in str(error):
             raise
-        raise CheckpointError(f"{path} cannot be read: {error}", f"remove {path} and run again") from error
+        raise CheckpointError(f"{path} is of another model: {error}", f"remove {path} and run again") from error

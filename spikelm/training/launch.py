@@ -22,9 +22,10 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from spikelm import neurons
+from spikelm import trust
 from spikelm.errors import ConfigError, SpikeLMError, TrainingError
 from spikelm.schema import Config
+from spikelm.signals import Stopped, deferring, listening, passing_on, stop_if_asked
 from spikelm.store import Run
 from spikelm.tracking import Tracker
 from spikelm.training.ranks import Ranks, join, launched_ranks, leave, tell
@@ -77,14 +78,24 @@ def _spawn(config: Config, run: Run, needed: Mapping[str, Path], tracker: Tracke
     world = config.trainer.devices
     workers: list[_Worker] = []
     with tempfile.TemporaryDirectory(prefix="spikelm-") as folder:
-        about = (f"file://{folder}/meeting", config, run, needed, console.quiet, sorted(neurons.allowed_packages()))
+        about = (f"file://{folder}/meeting", config, run, needed, console.quiet, sorted(trust.trusted()))
         try:
             for rank in range(world):
                 workers.append(_Worker(Ranks(rank, world, rank, world), *about))
-            return _follow(workers, tracker)
+            with deferring(), passing_on(lambda number: _signal(workers, number)):
+                made = _follow(workers, tracker)
+            stop_if_asked()
+            return made
         finally:
             for worker in workers:
                 worker.stop()
+
+
+def _signal(workers: Sequence[_Worker], number: int) -> None:
+    """Ask the ranks to stop: they do so after the same step, with a checkpoint, and we hear of it."""
+    for worker in workers:
+        if worker.process.is_alive() and worker.process.pid is not None:
+            os.kill(worker.process.pid, signal.SIGTERM if number == signal.SIGINT else number)
 
 
 def _follow(workers: Sequence[_Worker], tracker: Tracker) -> dict[str, Any]:
@@ -112,6 +123,7 @@ def _follow(workers: Sequence[_Worker], tracker: Tracker) -> dict[str, Any]:
             else:
                 failures.append(value)
     if failures:
+        stop_if_asked()  # then they ended because they were asked to
         raise min(failures, key=_weight)
     return made
 
@@ -148,18 +160,22 @@ def _work(
     packages: Sequence[str],
 ) -> None:  # fmt: skip
     """One rank's process, from its start to its end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the one that watches, who ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the one that watches, who tells us
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         for package in packages:
-            neurons.allow_neurons_from(package)
+            trust.trust(package)
         join(ranks, meeting)
         tracker = _Piped(pipe) if ranks.first else Tracker()
         console = Console(quiet=quiet or not ranks.first)
-        made = train_and_measure(config, run, needed, tracker, console, ranks)
+        with listening(interrupts=False):  # to what the one that watches passes on
+            made = train_and_measure(config, run, needed, tracker, console, ranks)
         if ranks.first:
             pipe.send(("made", made))
         leave()
+    except Stopped as stopped:
+        pipe.send(("failed", RuntimeError(str(stopped))))
+        os._exit(stopped.exit_code)
     except SpikeLMError as error:
         pipe.send(("failed", error))
         os._exit(1)  # the other ranks may never answer again: no clean-up that waits for them

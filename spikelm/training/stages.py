@@ -51,7 +51,7 @@ def train_and_measure(
 
     def truncate(step: int) -> None:
         if ranks.first:
-            run.truncate_metrics(step + 1)
+            run.truncate_metrics(step, "train/")  # what is measured at this step is measured again
 
     best = best_keeper(config)
     with accelerated(model, config.trainer):

@@ -13,6 +13,7 @@ from filelock import FileLock
 
 from spikelm.data.batches import Batch, evaluation_batches
 from spikelm.data.encode import Encoded
+from spikelm.integrity import seal_folder, whole_folder
 from spikelm.records import digest, disk_errors
 from spikelm.training.students import Teacher
 
@@ -30,7 +31,7 @@ class CachedTeacher:
         with disk_errors(cache):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{folder}.lock"):  # another run waits instead of doing the same
-                if not folder.is_dir():
+                if not whole_folder(folder):
                     _compute(teacher, data, folder)
         self.logits = torch.from_numpy(np.load(folder / "logits.npy"))
         self.hidden = np.load(folder / "hidden.npy", mmap_mode="r")
@@ -65,4 +66,5 @@ def _compute(teacher: Teacher, data: Encoded, folder: Path) -> None:
             logits[row] = found.logits[index].float().numpy()
     hidden.flush()
     np.save(temporary / "logits.npy", logits)
+    seal_folder(temporary)
     temporary.rename(folder)

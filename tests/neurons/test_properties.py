@@ -129,13 +129,13 @@ def test_a_base_neuron_does_not_fire() -> None:
 
 
 def test_classes_come_only_from_allowed_packages() -> None:
-    with pytest.raises(ConfigError, match="allow_neurons_from"):
+    with pytest.raises(ConfigError, match="outside the allowed packages"):
         build_neuron({"_target_": "os.path.join", "T": 1})
     with pytest.raises(ConfigError, match="cannot be imported"):
         build_neuron({"_target_": "spikelm.neurons.lif.NoSuchNeuron", "T": 1})
 
 
 def test_a_package_can_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spikelm.neurons._allowed", {"spikelm"})
+    monkeypatch.setattr("spikelm.trust._trusted", {"spikelm"})
     allow_neurons_from("torch")
     assert isinstance(build_neuron({"_target_": "torch.nn.Identity", "T": 1}), torch.nn.Identity)

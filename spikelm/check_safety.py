@@ -1,0 +1,42 @@
+"""Checks of what a config could do beyond training: name files elsewhere, or run somebody's code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from spikelm import trust
+from spikelm.errors import ConfigError
+from spikelm.schema import Config
+
+_NAME = re.compile(r"\w[\w.+=-]*(/\w[\w.+=-]*)*", re.ASCII)
+LONGEST = 100  # letters of a name: it becomes part of a path
+
+
+def check_safety(config: Config) -> None:
+    """Names are plain words, classes are of trusted packages; all of it is only looked at, nothing is imported."""
+    names: dict[str, Any] = {
+        "task.name": config.task.name,
+        "system": config.system or "none",
+        "scale": config.scale,
+        "backbone.name": config.backbone.name,
+        "neuron.name": config.neuron.get("name", ""),
+        "weights.name": config.weights.get("name", ""),
+    }
+    for key, name in names.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > LONGEST:
+            raise ConfigError(f"{key}={name!r} is no name: letters, digits and _ . + = -, with / between parts")
+    for group in ("neuron", "weights"):
+        _check_class(getattr(config, group), group)
+        _check_class(config.previous.get(group), f"previous.{group}")
+
+
+def _check_class(node: Any, where: str) -> None:
+    if node is None:
+        return
+    if not isinstance(node, Mapping):
+        raise ConfigError(f"{where}={node} is not valid; it is a mapping, as in conf/{where.rpartition('.')[2]}/")
+    target = node.get("_target_")
+    if target is not None:
+        trust.refuse(str(target), f"{where} class")
