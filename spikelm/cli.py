@@ -140,5 +140,12 @@ def audit() -> None:
     _guard(lambda: audit_main(sys.argv[1:]))
 
 
+def verify() -> None:
+    """spikelm-verify: the store against its checksums."""
+    from spikelm.verify import verify_main
+
+    _guard(lambda: verify_main(sys.argv[1:]))
+
+
 if __name__ == "__main__":
     run()
