@@ -147,5 +147,12 @@ def export() -> None:
     _guard(lambda: export_main(sys.argv[1:]))
 
 
+def verify() -> None:
+    """spikelm-verify: the store against its checksums."""
+    from spikelm.verify import verify_main
+
+    _guard(lambda: verify_main(sys.argv[1:]))
+
+
 if __name__ == "__main__":
     run()

@@ -99,8 +99,7 @@ class Run:
         """The finished result, and what is wrong with result.json if something is; nothing is moved or written."""
         if not (path := self.directory / "result.json").is_file():
             return None, None
-        result = _read_json(path)
-        problem = self._problem(result)
+        problem = self._problem(result := _read_json(path))
         return (None, problem) if problem else (result, None)
 
     def _problem(self, result: dict[str, Any] | None) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -56,6 +57,8 @@ def _main(log: Path, args: tuple[str, ...], env: dict[str, str]) -> None:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
     sys.stdout, sys.stderr = open(1, "w", buffering=1), open(2, "w", buffering=1)  # noqa: SIM115
+    if room := os.environ.pop("SPIKELM_TEST_MEMORY", ""):
+        resource.setrlimit(resource.RLIMIT_AS, (int(room), int(room)))
     sys.argv = ["spikelm-run", *args]
     from spikelm.cli import run
 

@@ -44,16 +44,15 @@ def newest(runs: Path, task: str) -> int:
 
 def strike(command: Command, runs: Path, chance: random.Random) -> str:
     """Kill a command at a moment of some kind; which one, or `ended` when it was quicker."""
-    kind = chance.choice(["any moment", "any moment", "in training", "checkpoint being written", "at its end"])
+    kind = chance.choice(["any moment", "in training", "in training", "checkpoint being written", "at its end"])
     task = "pretrain" if not list(runs.glob("pretrain/*/result.json")) else "glue-rte"
-    before, done = newest(runs, task), len(list(runs.glob("*/*/result.json")))
+    before, done = newest(runs, task), _done(runs)
     if kind == "any moment":
-        seconds = chance.uniform(0, 6)
-        end = time.monotonic() + seconds
+        end = time.monotonic() + chance.uniform(0, 12)
         alive = command.until(lambda: time.monotonic() > end)
     elif kind == "in training":
-        alive = command.until(lambda: newest(runs, task) > before or done < len(list(runs.glob("*/*/result.json"))))
-        time.sleep(chance.uniform(0, 0.3))
+        alive = command.until(lambda: newest(runs, task) > before or _done(runs) > done)
+        time.sleep(chance.uniform(0, 1.5))
     elif kind == "checkpoint being written":
         alive = command.until(lambda: list(runs.glob(f"{task}/*/checkpoints/.*.tmp")) or _done(runs) > done)
     else:
