@@ -57,7 +57,7 @@ def _run() -> int:
     if _launched():
         return _run_as_rank(main)
     main()
-    return 1 if sweep.failures else 0
+    return 1 if sweep.failures or sweep.unrecorded else 0
 
 
 def _launched() -> bool:

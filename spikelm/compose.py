@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import re
 import textwrap
 from collections.abc import Sequence
@@ -20,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from spikelm.check import all_keys, nearest, typed
 from spikelm.errors import ConfigError
+from spikelm.records import disk_errors
 from spikelm.resolvers import register_resolvers
 from spikelm.schema import Config, config_dir, default_runs_dir
 from spikelm.secrecy import refuse_secrets
@@ -119,9 +122,19 @@ def precheck(argv: Sequence[str]) -> bool:
             raise ConfigError(
                 f"--{flag.replace('_', '-')} is not supported", "--config-dir DIR adds options of your own"
             )
-    for overrides in _variants(args.overrides, args.multirun):
-        typed(_compose(overrides, args.config_dir))
+    folders = {typed(_compose(some, args.config_dir)).runs_dir for some in _variants(args.overrides, args.multirun)}
+    if not args.cfg:
+        for folder in folders:
+            _make_store(Path(folder), args.multirun)
     return True
+
+
+def _make_store(folder: Path, multirun: bool) -> None:
+    """The folder of the runs, which Hydra would make with a traceback where it cannot; a sweep writes to it at once."""
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if multirun and not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _variants(overrides: Sequence[str], multirun: bool) -> list[list[str]]:

@@ -14,6 +14,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from spikelm.errors import SpikeLMError
+from spikelm.records import write_atomic
 from spikelm.schema import Config
 from spikelm.secrecy import redacted
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: failed jobs of the sweep that just ended in this process; the exit code follows
 failures: list[dict[str, Any]] = []
+#: jobs whose record could not be written
+unrecorded: list[int] = []
 
 
 def run_job(config: Config, runner: Callable[[Config], dict[str, Any]]) -> None:
@@ -36,8 +39,12 @@ def run_job(config: Config, runner: Callable[[Config], dict[str, Any]]) -> None:
         record |= {"status": "failed", "error": what}
         print(f"error: job {hydra.job.num}: {what}", file=sys.stderr)
     folder = Path(hydra.runtime.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "job.json").write_text(json.dumps(record, indent=1))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / "job.json", json.dumps(record, indent=1))
+    except (OSError, SpikeLMError) as error:  # the sweep goes on; its summary lacks this job, its exit code does not
+        unrecorded.append(hydra.job.num)
+        print(f"error: job {hydra.job.num} is not recorded: {error}", file=sys.stderr)
 
 
 def _finished(result: dict[str, Any]) -> dict[str, Any]:
