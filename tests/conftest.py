@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "disabled"
@@ -13,6 +14,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 from pathlib import Path
 
 import pytest
+
+# A shell that starts tests in the background makes them deaf to Ctrl-C, which some of them send to themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

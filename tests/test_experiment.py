@@ -89,7 +89,7 @@ def test_an_interrupted_run_ends_as_the_whole_one(
     run = open_run(config)
     assert run.state == "failed"
     kept = sorted(path.name for path in run.checkpoints.glob("*.ckpt"))
-    assert kept == (["step-6.ckpt", "step-7.ckpt"] if task == "pretrain" else ["step-3.ckpt", "step-6.ckpt"])
+    assert kept == (["step-4.ckpt", "step-6.ckpt"] if task == "pretrain" else ["step-3.ckpt", "step-6.ckpt"])
     resumed = run_experiment(config, QUIET)
     assert resumed["metrics"] == whole["metrics"]
     assert resumed["firing_rate"]["per_site"] == whole["firing_rate"]["per_site"]

@@ -19,8 +19,9 @@ from spikelm.processor import keep_heap
 {keep}
 torch.set_num_threads(1)
 def work():
-    return float(torch.ones(8_000_000).mul_(3).sum())
-work(), work()
+    return float(torch.ones(16_000_000).mul_(3).sum())
+for _ in range(8):  # until the heap has a place for it
+    work()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 total = [work() for _ in range(5)]
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, total[0])
