@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from spikelm.check_backbone import check_backbone
 from spikelm.check_pairs import check_pairs
-from spikelm.check_safety import check_safety
+from spikelm.check_safety import check_finite, check_safety
 from spikelm.check_stages import check_altered, check_distill, check_stage
 from spikelm.errors import ConfigError
 from spikelm.kinds import KINDS
@@ -212,6 +213,7 @@ def check(config: Config) -> None:
     for group in ("neuron", "weights"):
         check_neuron(config.previous.get(group, {}), f"previous.{group}")
     check_altered(config)
+    check_finite(asdict(config))
 
 
 def _check_source(source: SourceConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -32,6 +33,15 @@ def check_safety(config: Config) -> None:
     for group in ("neuron", "weights"):
         _check_class(getattr(config, group), group)
         _check_class(config.previous.get(group), f"previous.{group}")
+
+
+def check_finite(node: Any, where: str = "") -> None:
+    """Every number of a config is finite: nothing else can be told apart, recorded or trained with."""
+    if isinstance(node, float) and not math.isfinite(node):
+        raise ConfigError(f"{where}={node} is not valid; it is a finite number")
+    items = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list | tuple) else ()
+    for key, value in items:
+        check_finite(value, f"{where}.{key}" if where else str(key))
 
 
 def _check_class(node: Any, where: str) -> None:

@@ -21,6 +21,7 @@ FOUND = [
     ["scale=nan"],  # a group that is a number
     ["distill.hidden=glob(*)"],
     ["finetune.batch=interval(0,1)"],
+    ["distill.words=1e999"],
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import resource
@@ -59,6 +60,7 @@ def _main(log: Path, args: tuple[str, ...], env: dict[str, str]) -> None:
     sys.stdout, sys.stderr = open(1, "w", buffering=1), open(2, "w", buffering=1)  # noqa: SIM115
     if room := os.environ.pop("SPIKELM_TEST_MEMORY", ""):
         resource.setrlimit(resource.RLIMIT_AS, (int(room), int(room)))
+    logging.getLogger().handlers.clear()  # the test's own, which would keep warnings from the screen
     sys.argv = ["spikelm-run", *args]
     from spikelm.cli import run
 
