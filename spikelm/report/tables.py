@@ -170,7 +170,11 @@ class _Printed(yaml.SafeLoader):
     """Numbers with a point as they are printed: 6.10 stays 6.10."""
 
 
-_Printed.add_constructor("tag:yaml.org,2002:float", lambda loader, node: Decimal(loader.construct_scalar(node)))
+def _as_printed(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Decimal:
+    return Decimal(str(loader.construct_scalar(node)))
+
+
+_Printed.add_constructor("tag:yaml.org,2002:float", _as_printed)
 
 
 def _column(name: str, defined: dict[str, dict[str, str]], metrics: dict[str, str]) -> Column:
