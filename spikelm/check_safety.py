@@ -19,7 +19,6 @@ def check_safety(config: Config) -> None:
     """Names are plain words, classes are of trusted packages; all of it is only looked at, nothing is imported."""
     names: dict[str, Any] = {
         "task.name": config.task.name,
-        "system": config.system or "none",
         "scale": config.scale,
         "backbone.name": config.backbone.name,
         "neuron.name": config.neuron.get("name", ""),
@@ -28,6 +27,8 @@ def check_safety(config: Config) -> None:
     for key, name in names.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > LONGEST:
             raise ConfigError(f"{key}={name!r} is no name: letters, digits and _ . + = -, with / between parts")
+    if not config.system.isprintable() or set("/\\") & set(config.system) or len(config.system) > LONGEST:
+        raise ConfigError(f"system={config.system!r} is no title: printable, without / and \\")
     for group in ("neuron", "weights"):
         _check_class(getattr(config, group), group)
         _check_class(config.previous.get(group), f"previous.{group}")
