@@ -12,7 +12,6 @@ from spikelm.errors import ConfigError
 from spikelm.schema import Config
 
 _NAME = re.compile(r"\w[\w.+=-]*(/\w[\w.+=-]*)*", re.ASCII)
-_TITLE = re.compile(r"[^\W_][ -.0-\[\]-~]*", re.ASCII)  # as in "SpikeLM {0, alpha}": printed, no part of a path
 LONGEST = 100  # letters of a name: it becomes part of a path
 
 
@@ -28,8 +27,8 @@ def check_safety(config: Config) -> None:
     for key, name in names.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > LONGEST:
             raise ConfigError(f"{key}={name!r} is no name: letters, digits and _ . + = -, with / between parts")
-    if config.system and (not _TITLE.fullmatch(config.system) or len(config.system) > LONGEST):
-        raise ConfigError(f"system={config.system!r} is no name: visible characters without slashes, a letter first")
+    if not config.system.isprintable() or set("/\\") & set(config.system) or len(config.system) > LONGEST:
+        raise ConfigError(f"system={config.system!r} is no title: printable, without / and \\")
     for group in ("neuron", "weights"):
         _check_class(getattr(config, group), group)
         _check_class(config.previous.get(group), f"previous.{group}")
