@@ -11,25 +11,18 @@ from functools import partial
 from typing import Any
 
 import torch
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import BertForSequenceClassification
 
+from benchmarks.step import NEURONS, bert_config
 from benchmarks.timing import arguments, ratio, report, rounds
 from spikelm.exported.convert import export
 from spikelm.spiking import spikify
 
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
+BISPIKE = NEURONS["bispike"]
 
 
 def bert(args: argparse.Namespace) -> Any:
-    config = BertConfig(
-        vocab_size=1000,
-        hidden_size=args.hidden,
-        num_hidden_layers=args.layers,
-        num_attention_heads=max(1, args.hidden // 64),
-        intermediate_size=4 * args.hidden,
-        max_position_embeddings=args.length,
-    )
-    return BertForSequenceClassification(config)
+    return BertForSequenceClassification(bert_config(args))
 
 
 def spiking(args: argparse.Namespace, ids: torch.Tensor, T: int) -> Any:

@@ -27,8 +27,9 @@ NEURONS: dict[str, dict[str, Any]] = {
 }
 
 
-def bert(args: argparse.Namespace) -> BertModel:
-    config = BertConfig(
+def bert_config(args: argparse.Namespace) -> BertConfig:
+    """A BERT of the sizes that were asked for, with heads of 64."""
+    return BertConfig(
         vocab_size=1000,
         hidden_size=args.hidden,
         num_hidden_layers=args.layers,
@@ -36,7 +37,10 @@ def bert(args: argparse.Namespace) -> BertModel:
         intermediate_size=4 * args.hidden,
         max_position_embeddings=args.length,
     )
-    return BertModel(config).train()
+
+
+def bert(args: argparse.Namespace) -> BertModel:
+    return BertModel(bert_config(args)).train()
 
 
 def step(model: nn.Module, ids: torch.Tensor, compiled: bool = False) -> Callable[[], object]:

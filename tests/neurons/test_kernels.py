@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
+from benchmarks.saved import saved_bytes
 from spikelm.neurons import packing
 from spikelm.neurons.base import Neuron
 from spikelm.neurons.bispike import BiSpike
@@ -19,23 +19,6 @@ from spikelm.neurons.lif_atan import LIFAtan
 from spikelm.neurons.psn import PSN
 
 CODE = ClipRule(bidirectional=True, fire="round", beta=0.25, scaled=True, symmetric=False)
-
-
-def saved_bytes(call: Callable[[], object], owned: tuple[Tensor, ...] = ()) -> int:
-    """Bytes autograd keeps for the backward, each storage once, those of `owned` tensors not counted."""
-    known = {t.untyped_storage().data_ptr() for t in owned}
-    sizes: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
-            sizes[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        result = call()  # held until counted: a freed storage would give its address to the next one
-    del result
-    return sum(sizes.values())
 
 
 @pytest.mark.parametrize("T", [1, 4])
