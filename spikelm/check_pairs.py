@@ -16,6 +16,10 @@ def check_pairs(task: TaskConfig, positions: int) -> None:
     """Raise a ConfigError that names the key, its value and what is valid; other kinds of tasks have none of this."""
     if task.kind != "seq2seq":
         return
+    if task.files:
+        raise ConfigError(
+            "task.files is for labelled rows", "pairs of texts are read with source=local source.root=DIR"
+        )
     if len(task.columns) != 2:
         raise ConfigError(f"task.columns={list(task.columns)} is not valid; it is the source and the target")
     if len(task.languages) not in (0, 2):

@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from spikelm.check import all_keys, nearest, typed
 from spikelm.errors import ConfigError
+from spikelm.plugins import config_dirs, config_files, option_file, option_names, register_search_path
 from spikelm.records import disk_errors
 from spikelm.resolvers import register_resolvers
 from spikelm.schema import Config, config_dir, default_runs_dir
@@ -33,6 +34,7 @@ def register_schema() -> None:
     """Make the structured config known to Hydra under the name that conf/config.yaml starts from."""
     _register(default_runs_dir())
     register_resolvers()
+    register_search_path()
 
 
 @lru_cache(maxsize=1)
@@ -96,15 +98,16 @@ Tables and lists of runs: spikelm-report. Energy term by term: spikelm-energy. H
 def help_text() -> str:
     """What --help prints: made from conf/, so that it cannot go stale."""
     shown = [group for group in sorted(_groups()) if group not in HIDDEN]
-    groups = [f"  {group:<10} {', '.join(_options(group))}" for group in shown]
+    groups = [f"  {group:<10} {', '.join(option_names(group))}" for group in shown]
     wrapped = [textwrap.fill(line, 110, subsequent_indent=" " * 13) for line in groups]
-    systems = [f"  {name:<18} {described(name)}" for name in _options("system")]
+    systems = [f"  {name:<18} {described(name)}" for name in option_names("system")]
     return HELP.format(groups="\n".join(wrapped), systems="\n".join(systems), runs=default_runs_dir())
 
 
 def described(system: str) -> str:
     """What the comment at the head of a system's file says: a line, with its tables in brackets."""
-    lines = (config_dir() / "system" / f"{system}.yaml").read_text().splitlines()
+    path = option_file("system", system)
+    lines = path.read_text().splitlines() if path else []
     comments = itertools.takewhile(lambda line: line.startswith("#"), lines)
     return " ".join(line.lstrip("# ") for line in comments if not line.startswith("# @package"))
 
@@ -174,13 +177,9 @@ def _values(override: Override) -> list[str]:
         raise ConfigError(f"{override.input_line} names no list of values", f"{key}=a,b or {key}=range(1,4)") from error
 
 
-def _options(group: str) -> list[str]:
-    folder = config_dir() / group
-    return [str(path.relative_to(folder).with_suffix("")) for path in sorted(folder.rglob("*.yaml"))]
-
-
-def _groups() -> list[str]:
-    return [path.name for path in config_dir().iterdir() if path.is_dir() and any(path.rglob("*.yaml"))]
+def _groups() -> set[str]:
+    folders = (path for folder in config_dirs() for path in folder.iterdir() if path.is_dir())
+    return {path.name for path in folders if any(path.rglob("*.yaml"))}
 
 
 def _message(error: Exception, overrides: Sequence[str]) -> str:
@@ -188,7 +187,7 @@ def _message(error: Exception, overrides: Sequence[str]) -> str:
     text = str(error)
     if found := re.search(r"Could not find '([^']+)'", text):
         group, _, option = found[1].partition("/")
-        return f"{group}={option} is not a known {group}{nearest(option, _options(group))}"
+        return f"{group}={option} is not a known {group}{nearest(option, option_names(group))}"
     if found := re.search(r"Key '([^']+)' is not in struct|Could not override '([^']+)'", text):
         key = _full_key(text) or found[1] or found[2]
         return f"unknown key {key}{nearest(key, [*all_keys(), *_groups(), *_neuron_keys()])}"
@@ -208,7 +207,7 @@ def _full_key(text: str) -> str:
 def _neuron_keys() -> list[str]:
     keys: set[str] = set()
     for group in ("neuron", "weights"):
-        for path in (config_dir() / group).glob("*.yaml"):
+        for path in config_files(group):
             keys |= {f"{group}.{key}" for key in re.findall(r"^(\w+):", path.read_text(), re.MULTILINE)}
     hidden = ("defaults", "valid", "name", "_target_", "bits", "spikes")
     return [key for key in keys if not key.endswith(hidden)]

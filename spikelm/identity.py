@@ -26,6 +26,7 @@ READING = (
         "file_columns",
         "tsv_columns",
         "skip_broken",
+        "files",
     ),
     *("repo", "revision", "folders", "paper"),
 )
@@ -201,7 +202,7 @@ def size_of(backbone: BackboneConfig) -> dict[str, Any]:
 
 
 def _source(config: Config) -> dict[str, Any]:
-    if config.source.name != "embedded":
+    if config.source.name != "embedded" or config.task.files:
         general = config.task.kind == "general"
         task_rows = config.general.task_rows if general else config.distill.task_rows if distills(config) else 0
         return source_identity(config.task, config.source, Path(config.runs_dir) / ".cache", task_rows)

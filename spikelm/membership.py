@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from spikelm.plugins import config_files
 from spikelm.schema import Config, config_dir
 
 MEASURED = ("energy", "firing")  # columns that a table takes from pretrained runs
@@ -47,7 +48,7 @@ def system_file(saved: Mapping[str, Any]) -> str:
 @lru_cache(maxsize=1)
 def systems() -> dict[str, dict[str, Any]]:
     """conf/system as it is written."""
-    return {path.stem: yaml.safe_load(path.read_text()) for path in sorted((config_dir() / "system").glob("*.yaml"))}
+    return {path.stem: yaml.safe_load(path.read_text()) for path in config_files("system")}
 
 
 @lru_cache(maxsize=1)

@@ -6,13 +6,13 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from spikelm.plugins import option_file, package_dir
 from spikelm.processor import sweep_jobs, usable_cores, usable_threads
-from spikelm.schema import config_dir
 
 
 def _layers_over(share: int, *, _root_: Any) -> int:
-    path = config_dir() / "backbone" / f"{_root_.backbone.name}.yaml"
-    own: Any = OmegaConf.load(path) if path.is_file() else {}
+    path = option_file("backbone", _root_.backbone.name)
+    own: Any = OmegaConf.load(path) if path else {}
     layers = own.get("layers")
     if layers is None:
         raise ValueError(f"backbone={_root_.backbone.name} has no layers of its own: set backbone.layers")
@@ -33,8 +33,10 @@ def register_resolvers() -> None:
     neuron and b for the others, ${layers_over:4} is a quarter of the layers that the backbone's file gives it, at least
     one, ${by_task:{cola: a},b} is a for cola and b for other tasks, ${when:x,y,a,b} is a where x is
     y and b where it is not, ${usable_cores:} is the number of threads for one job on this machine, ${sweep_jobs:2,128}
-    is how many jobs of a model with that many layers of that width may run side by side.
+    is how many jobs of a model with that many layers of that width may run side by side, ${package_dir:name} is the
+    folder of an installed plugin.
     """
+    OmegaConf.register_new_resolver("package_dir", package_dir, replace=True)
     OmegaConf.register_new_resolver("sweep_jobs", _sweep_jobs, replace=True)
     OmegaConf.register_new_resolver("usable_cores", usable_threads, replace=True)
     OmegaConf.register_new_resolver("by_task", _by_task, replace=True)

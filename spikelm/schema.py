@@ -75,6 +75,7 @@ class TaskConfig:
     official_rows: dict[str, int] = field(default_factory=dict)  # split -> rows of the published data
     file_columns: dict[str, str] = field(default_factory=dict)  # column -> its name in the official TSV, if another
     tsv_columns: list[str] = field(default_factory=list)  # of an official TSV without a header line
+    files: str = ""  # the folder of its own labelled rows, which it has whatever the source (a plugin's task)
     skip_broken: bool = False  # leave out TSV rows with too few or too many fields, as the hub does
     mini_steps: int = 1500  # of fine-tuning at scale mini
     paper_epochs: int = 0  # of SpikeLM's scripts

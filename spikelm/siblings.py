@@ -7,7 +7,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from spikelm.errors import ConfigError
-from spikelm.schema import BackboneConfig, config_dir
+from spikelm.plugins import option_file
+from spikelm.schema import BackboneConfig
 
 
 def take_sibling(config: Any) -> None:
@@ -34,8 +35,8 @@ def take_sibling(config: Any) -> None:
 
 def _own(name: str) -> Any:
     """What a backbone's file says itself; nothing for one that has no file here."""
-    path = config_dir() / "backbone" / f"{name}.yaml"
-    return OmegaConf.load(path) if path.is_file() else OmegaConf.create()
+    path = option_file("backbone", name)
+    return OmegaConf.load(path) if path else OmegaConf.create()
 
 
 def _read(name: str) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from spikelm.errors import ConfigError
+from spikelm.plugins import plugins
 
 VARIABLE = "SPIKELM_ALLOW"
 #: where the objects of Hydra's own part come from: launchers, sweepers, callbacks and handlers of its log
@@ -29,7 +30,7 @@ def trust(package: str) -> None:
 def trusted() -> set[str]:
     """The packages a `_target_` may come from."""
     named = {name.strip() for name in os.environ.get(VARIABLE, "").split(",")}
-    return _trusted | {name for name in named if name.isidentifier()}
+    return _trusted | {name for name in named if name.isidentifier()} | {plugin.package for plugin in plugins()}
 
 
 def allowed(target: str) -> bool:

@@ -12,7 +12,7 @@ from spikelm.data.local import task_files
 from spikelm.data.parallel import pair_files
 from spikelm.data.remembered import place_of, recall, remember
 from spikelm.data.seq2seq import load_pairs
-from spikelm.data.sources import GLUE, content_hash, load_rows, local_root
+from spikelm.data.sources import GLUE, content_hash, load_rows, rows_root
 from spikelm.data.task_text import other_rows
 from spikelm.errors import DataError
 from spikelm.integrity import file_hash
@@ -23,7 +23,7 @@ def source_identity(
     task: TaskConfig, source: SourceConfig, cache: Path, task_rows: int | None = None
 ) -> dict[str, Any]:
     """The part of a local or hub source that decides a result: its content, by hash or by name, and its tokenizer's."""
-    if source.name == "hub":
+    if source.name == "hub" and not task.files:
         found = _hub_identity(task, source)
         if task_rows:  # the repository's own revision says which rows these are
             found["others"] = {"repo": source.glue or GLUE, "revision": source.revision}
@@ -51,7 +51,7 @@ def _hub_identity(task: TaskConfig, source: SourceConfig) -> dict[str, Any]:
 
 def _rows_hash(task: TaskConfig, source: SourceConfig, cache: Path) -> str:
     pairs = task.kind == "seq2seq"
-    files = (pair_files if pairs else task_files)(task, local_root(source), ("train", *task.splits))
+    files = (pair_files if pairs else task_files)(task, rows_root(task, source), ("train", *task.splits))
     settings = {
         "task": [task.name, list(task.columns), list(task.labels)],
         "rows": [source.train_rows, source.dev_rows],

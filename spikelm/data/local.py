@@ -37,7 +37,11 @@ def listing(folder: Path) -> str:
 
 
 def task_folder(root: Path, task: TaskConfig) -> Path:
-    """The one folder of the task, in root or in root/glue (or its like), by any common spelling of its names."""
+    """The folder the task names, or its one in root or root/glue (or its like), by any common spelling of its names."""
+    if task.files:
+        if not Path(task.files).is_dir():
+            raise DataError(f"task.files: {task.files} is not a folder", f"{task.name} keeps its rows there")
+        return Path(task.files)
     group, _, own = task.name.rpartition("/")
     names = [squeezed(own), *map(squeezed, task.folders)]
     name = " or ".join(names)

@@ -45,19 +45,19 @@ def content_hash(items: Iterable[Any]) -> str:
 def load_rows(task: TaskConfig, source: SourceConfig) -> Text:
     """Train and evaluated splits of a task, checked against its columns and labels."""
     splits = ("train", *task.splits)
+    found: Mapping[str, list[Row]]
     notes: list[str] = []
-    if source.name == "embedded":
+    if task.files or source.name == "local":
+        found, notes = local_rows(task, task_files(task, rows_root(task, source), splits))
+    elif source.name == "embedded":
         found = _embedded_rows(task, source)
-    elif source.name == "local":
-        found, notes = local_rows(task, task_files(task, local_root(source), splits))
     else:
         if not task.hub:
             raise DataError(f"{task.name} has no name on the hub", "task.hub=NAME, or read it with source=local")
         files = hub_files(source.glue or GLUE, task.hub, splits, source.revision, source.mirror)
         found, notes = local_rows(task, files, hub_table)
     rows = {split: list(found[split]) for split in splits}
-    if source.name != "embedded":
-        notes += other_counts(task, rows)
+    notes += other_counts(task, rows) if task.files or source.name != "embedded" else []
     for split, items in rows.items():
         limit = source.train_rows if split == "train" else source.dev_rows
         rows[split] = items[:limit]
@@ -80,6 +80,11 @@ def local_root(source: SourceConfig) -> Path:
     if not source.root:
         raise DataError("source=local needs source.root=DIR, the folder of the files")
     return Path(source.root)
+
+
+def rows_root(task: TaskConfig, source: SourceConfig) -> Path:
+    """Where the files of a task's rows are: its own folder, or the root of a local source."""
+    return Path(task.files) if task.files else local_root(source)
 
 
 def check_rows(task: TaskConfig, split: str, rows: list[Row]) -> None:

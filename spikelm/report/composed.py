@@ -15,8 +15,9 @@ from typing import Any
 
 from spikelm.compose import load_config
 from spikelm.errors import SpikeLMError
+from spikelm.plugins import config_files
 from spikelm.records import digest, plain, write_json
-from spikelm.schema import PACKAGE, Config, config_dir
+from spikelm.schema import PACKAGE, Config
 
 
 @lru_cache(maxsize=4096)
@@ -48,7 +49,7 @@ def _keep(path: Path, value: dict[str, Any]) -> None:
 def fingerprint() -> str:
     """Of all that decides what overrides mean: conf/, the modules that check it, the libraries that compose it."""
     seen = hashlib.sha256()
-    for path in [*sorted(config_dir().rglob("*.yaml")), *sorted(PACKAGE.glob("*.py"))]:
+    for path in [*config_files(), *sorted(PACKAGE.glob("*.py"))]:
         seen.update(path.name.encode() + b"\0" + path.read_bytes())
     for library in ("hydra-core", "omegaconf"):
         seen.update(metadata.version(library).encode())

@@ -14,6 +14,7 @@ from spikelm.compose import load_config
 from spikelm.errors import SpikeLMError
 from spikelm.identity import READING, SAID
 from spikelm.membership import system_file, systems
+from spikelm.plugins import config_files
 from spikelm.records import digest
 from spikelm.schema import config_dir
 
@@ -40,7 +41,7 @@ class Commands:
     @staticmethod
     def version() -> str:
         """Of what `bases` are composed from: those of another version are of no use."""
-        files = [*config_dir().rglob("*.yaml"), Path(__file__)]
+        files = [*config_files(), Path(__file__)]
         return digest([[path.name, path.read_text(encoding="utf-8")] for path in sorted(files)])
 
     def command(self, saved: Mapping[str, Any]) -> str | None:

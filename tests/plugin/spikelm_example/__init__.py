@@ -1,0 +1,1 @@
+"""A neuron, a task and a system for spikelm."""
