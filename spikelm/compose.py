@@ -55,6 +55,7 @@ def _compose(overrides: Sequence[str], search_path: str | None = None) -> DictCo
     try:
         with initialize_config_dir(str(config_dir()), version_base="1.3"):
             cfg = compose("config", overrides=[*overrides, *extra], return_hydra_config=True)
+            _refuse_shared_devices(cfg)
             with open_dict(cfg):
                 of_hydra = OmegaConf.to_container(cfg.pop("hydra"), resolve=False)
             refuse_targets({"hydra": of_hydra})
@@ -65,6 +66,16 @@ def _compose(overrides: Sequence[str], search_path: str | None = None) -> DictCo
         raise ConfigError(_message(error, overrides)) from error
     finally:
         GlobalHydra.instance().clear()
+
+
+def _refuse_shared_devices(cfg: DictConfig) -> None:
+    """Jobs of joblib share one machine: each would take the same first devices."""
+    devices, launcher = cfg.trainer.devices, cfg.hydra.launcher
+    if devices != 1 and "joblib" in str(launcher.get("_target_", "")) and launcher.n_jobs != 1:
+        raise ConfigError(
+            f"trainer.devices={devices} in a sweep whose jobs run side by side on one machine: they would share them",
+            "hydra/launcher=basic runs one job after the other, hydra/launcher=slurm gives each job devices of its own",
+        )
 
 
 HIDDEN = ("table", "system", "rival", "hydra")  # groups that --help lists apart, or not at all

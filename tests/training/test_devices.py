@@ -16,7 +16,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from spikelm.compose import load_config
-from spikelm.errors import SpikeLMError, TrainingError
+from spikelm.errors import ConfigError, SpikeLMError, TrainingError
 from spikelm.experiment import open_run, run_experiment
 
 QUIET = Console(quiet=True)
@@ -96,6 +96,35 @@ def test_a_killed_run_ends_at_once_and_goes_on_exactly(victim: str, tmp_path: Pa
     assert all(torch.equal(cut[name], whole[name]) for name in whole)
     steps = [(at, name) for at, name, _ in run.metrics()]
     assert len(steps) == len(set(steps)), "no step is recorded twice"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+def test_a_run_goes_on_with_another_number_of_devices(before: int, after: int, tmp_path: Path) -> None:
+    args = ("task=pretrain", "neuron=lif", "T=2", "pretrain.steps=24", "trainer.checkpoint_every=3")
+    process = start(tmp_path / "cut", *args, f"trainer.devices={before}")
+    wait_for_checkpoint(tmp_path / "cut", process)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 75, errors
+    cut = weights(tmp_path / "cut", *args, f"trainer.devices={after}")
+    assert len(list((tmp_path / "cut").glob("pretrain/*"))) == 1, "one run, whatever it was trained on"
+    run = open_run(load_config([*BASE, *args, f"runs_dir={tmp_path / 'cut'}"]))
+    steps = [(at, name) for at, name, _ in run.metrics()]
+    assert len(steps) == len(set(steps)), "no step is recorded twice"
+    whole = weights(tmp_path / "whole", *args)
+    for name in whole:
+        torch.testing.assert_close(cut[name], whole[name], rtol=0, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize(("launcher", "jobs"), [("joblib", -1), ("joblib", 2), ("parallel", 2)])
+def test_devices_are_not_shared_by_jobs_side_by_side(launcher: str, jobs: int) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    sweep = [f"hydra/launcher={launcher}", f"hydra.launcher.n_jobs={jobs}"]
+    with pytest.raises(ConfigError, match=r"they would share them\s.*hydra/launcher=slurm"):
+        load_config([*sweep, TWO])
+    load_config([*sweep, "trainer.devices=1"])
+    load_config([f"hydra/launcher={launcher}", "hydra.launcher.n_jobs=1", TWO])
 
 
 @pytest.mark.slow
