@@ -38,7 +38,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "variant.activation": (None, "gelu", "relu"),
     "source.name": ("embedded", "hub", "local"),
     "trainer.accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
-    "trainer.compile": ("off", "neurons", "model"),
+    **{"trainer.strategy": ("ddp", "fsdp"), "trainer.compile": ("off", "neurons", "model")},
     "trainer.precision": ("32-true", "bf16-mixed", "16-mixed"),
     "backbone.activation": ("gelu", "relu"),
     "backbone.transform_activation": (None, "gelu", "relu"),

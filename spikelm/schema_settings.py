@@ -51,6 +51,7 @@ class TrainerConfig:
 
     accelerator: str = "auto"
     devices: int = 1  # processes that share each batch, one a device
+    strategy: str = "ddp"  # of several devices: ddp | fsdp: parameters and optimiser states in shards
     precision: str = "32-true"
     workers: int = 0
     threads: int | None = None  # of each process

@@ -24,6 +24,7 @@ from spikelm.training.callbacks import FiniteLoss, Log, ProgressLine, Recorder
 from spikelm.training.checkpoints import Checkpoints, SafeCheckpointIO, last_checkpoint
 from spikelm.training.modules import StageModule
 from spikelm.training.ranks import Launched, Ranks, tell
+from spikelm.training.sharding import Sharded, WholeInEvaluation
 
 
 def quiet_libraries() -> None:
@@ -72,13 +73,16 @@ def fit(
         Recorder(log, config.log_every),
         *extra,
     ]
+    if config.strategy == "fsdp" and ranks.world > 1:
+        module.sharded = True
+        callbacks.insert(0, WholeInEvaluation())
     if config.progress and ranks.first:
         callbacks.append(ProgressLine(console, title, module.total))
     trainer = L.Trainer(
         accelerator=config.accelerator,
         devices=ranks.local_world,
         num_nodes=ranks.world // ranks.local_world,
-        strategy=_strategy(ranks),
+        strategy=_strategy(config.strategy, ranks),
         precision=config.precision,  # type: ignore[arg-type]
         max_steps=module.total,
         max_epochs=1,
@@ -112,9 +116,11 @@ def _attention(precision: str, on_gpu: bool) -> AbstractContextManager[Any]:
     return sdpa_kernel(SDPBackend.MATH) if precision == "bf16-mixed" and not on_gpu else nullcontext()
 
 
-def _strategy(ranks: Ranks) -> Any:
+def _strategy(name: str, ranks: Ranks) -> Any:
     if ranks.world == 1:
         return "auto"
+    if name == "fsdp":
+        return Sharded(ranks)
     # Buffers (amplitudes) agree from the start, and sending them at every forward would wait for ranks that have no
     # batch left to evaluate.
     return DDPStrategy(cluster_environment=Launched(ranks), broadcast_buffers=False)

@@ -37,6 +37,11 @@ GRACE = 3.0  # seconds: when one rank fails the others do too, and the first cau
 def train(config: Config, run: Run, needed: Mapping[str, Path], tracker: Tracker, console: Console) -> dict[str, Any]:
     """Train and measure on as many devices as the config asks for; the part of the result that comes from both."""
     ranks, devices = launched_ranks(), config.trainer.devices
+    if config.trainer.strategy == "fsdp" and (max(ranks.world, devices) == 1 or config.trainer.compile == "model"):
+        raise ConfigError(
+            "trainer.strategy=fsdp shares a model out over several devices, and is not for trainer.compile=model",
+            "trainer.devices=N trainer.compile=neurons",
+        )
     if ranks.world > 1:
         tell((config, run, needed))
         return train_and_measure(config, run, needed, tracker, console, ranks)

@@ -17,6 +17,7 @@ from spikelm.schema import StageConfig, TaskConfig
 from spikelm.training.amplitudes import forget_amplitudes
 from spikelm.training.optimization import optimizer_and_schedule
 from spikelm.training.ranks import summed
+from spikelm.training.sharding import shard
 
 FOLLOWED = 10  # steps between amplitudes that follow the weights (stage.follow)
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
@@ -26,6 +27,7 @@ class StageModule(L.LightningModule):
     """A model and its stage. Dropout is seeded by step, so a resumed run draws what the whole one drew."""
 
     model: Any  # transformers' classes, spiking or not
+    sharded = False  # set by trainer.strategy=fsdp
 
     def __init__(self, model: nn.Module, stage: StageConfig, total: int, seed: int) -> None:
         super().__init__()
@@ -35,6 +37,11 @@ class StageModule(L.LightningModule):
         self.seed = seed
         self.scores: dict[str, float] = {}  # of the last evaluation
         self.logged_loss = float("nan")  # the last one recorded, over all ranks
+
+    def configure_model(self) -> None:
+        if self.sharded:
+            shard(self, self.device_mesh)
+            self.sharded = False  # once: an evaluation after the fit comes here again
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         torch.manual_seed(step_seed(self.seed, self.global_step, f"dropout {self.global_rank}"))

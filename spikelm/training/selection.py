@@ -10,6 +10,7 @@ import lightning as L
 from torch import Tensor
 
 from spikelm.schema import Config, TaskConfig
+from spikelm.training.sharding import whole_state
 
 #: the released code goes by the first key of Hugging Face's GLUE metric: accuracy before F1, Pearson before Spearman
 HF_ORDER = ("accuracy", "f1", "pearson", "spearman", "matthews")
@@ -28,7 +29,7 @@ class BestDev(L.Callback):
     def on_validation_end(self, trainer: L.Trainer, module: Any) -> None:
         if (value := module.scores[self.metric]) > self.best:
             self.best, self.step, self.scores = value, trainer.global_step, dict(module.scores)
-            self.weights = {name: tensor.detach().clone() for name, tensor in module.model.state_dict().items()}
+            self.weights = {name: tensor.detach().clone() for name, tensor in whole_state(module.model).items()}
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "step": self.step, "scores": self.scores, "weights": self.weights}

@@ -22,6 +22,7 @@ from spikelm.training.builders import Stage, build_stage
 from spikelm.training.fit import fit, quiet_libraries
 from spikelm.training.ranks import Ranks, first_rank_first
 from spikelm.training.selection import best_keeper, reported_scores, select_mode
+from spikelm.training.sharding import twin_of, whole_state
 
 ONE = Ranks()
 
@@ -54,6 +55,8 @@ def train_and_measure(
             run.truncate_metrics(step, "train/")  # what is measured at this step is measured again
 
     best = best_keeper(config)
+    shared_out = config.trainer.strategy == "fsdp" and ranks.world > 1
+    twin = twin_of(model) if shared_out and ranks.first else None
     with accelerated(model, config.trainer):
         fit(
             module=stage.module,
@@ -69,8 +72,12 @@ def train_and_measure(
             extra=[best] if best else [],
             ranks=ranks,
         )
+    state = whole_state(model) if shared_out else {}
     if not ranks.first:
         return {}
+    if twin is not None:
+        model = stage.module.model = twin
+        model.load_state_dict(state)
     metrics = stage.module.scores
     if best:
         model.load_state_dict(best.weights)

@@ -23,6 +23,7 @@ QUIET = Console(quiet=True)
 PROJECT = Path(__file__).resolve().parents[2]
 BASE = ("scale=smoke", "trainer.accelerator=cpu", "backbone.dropout=0", "backbone.attention_dropout=0")
 TWO = "trainer.devices=2"
+FSDP = "trainer.strategy=fsdp"
 
 
 def weights(runs: Path, *overrides: str) -> dict[str, torch.Tensor]:
@@ -115,6 +116,46 @@ def test_a_run_goes_on_with_another_number_of_devices(before: int, after: int, t
     whole = weights(tmp_path / "whole", *args)
     for name in whole:
         torch.testing.assert_close(cut[name], whole[name], rtol=0, atol=1e-4, msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("select", ["last", "best_dev"])
+def test_a_model_in_shards_is_the_model_of_one_device(select: str, tmp_path: Path) -> None:
+    args = ("task=glue/mrpc", "neuron=lif", "T=2", "source.train_rows=37", "finetune.batch=4", f"select={select}")
+    one, two = weights(tmp_path / "1", *args), weights(tmp_path / "2", *args, TWO, FSDP)
+    assert one.keys() == two.keys()
+    for name in one:
+        torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-4, msg=name)
+
+
+@pytest.mark.slow
+def test_texts_of_different_lengths_are_generated_in_shards(tmp_path: Path) -> None:
+    args = ("task=mt/wmt16_enro", "neuron=ann", "source.dev_rows=9")
+    one, two = weights(tmp_path / "1", *args), weights(tmp_path / "2", *args, TWO, FSDP)
+    for name in one:
+        torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-4, msg=name)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_shards_goes_on_on_one_device_and_back(tmp_path: Path) -> None:
+    args = ("task=pretrain", "neuron=lif", "T=2", "pretrain.steps=24", "trainer.checkpoint_every=3")
+    for more in ((TWO, FSDP), (), (TWO, FSDP)):
+        process = start(tmp_path / "cut", *args, *more)
+        there = set((tmp_path / "cut").glob("pretrain/*/checkpoints/step-*.ckpt"))
+        while not set((tmp_path / "cut").glob("pretrain/*/checkpoints/step-*.ckpt")) - there:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=100)
+        assert process.returncode == 75, errors
+    cut, whole = weights(tmp_path / "cut", *args), weights(tmp_path / "whole", *args)
+    for name in whole:
+        torch.testing.assert_close(cut[name], whole[name], rtol=0, atol=1e-4, msg=name)
+
+
+def test_shards_need_several_devices(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="over several devices"):
+        weights(tmp_path, "task=pretrain", "neuron=ann", FSDP)
 
 
 @pytest.mark.parametrize(("launcher", "jobs"), [("joblib", -1), ("joblib", 2), ("parallel", 2)])
