@@ -6,7 +6,7 @@ import sys
 import time
 from importlib import import_module
 
-NAMES = ("neuron", "step", "memory", "inference", "generate", "data", "startup", "scaling", "processor")
+NAMES = ("neuron", "step", "memory", "inference", "generate", "data", "startup", "scaling", "processor", "store")
 
 
 def main() -> None:

@@ -7,13 +7,16 @@ they stay whole, since generated texts end at different lengths on different ran
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.optim import Optimizer
 
 from spikelm.errors import ConfigError
 from spikelm.training.ranks import Launched, Ranks
@@ -27,6 +30,49 @@ class Sharded(ModelParallelStrategy):
     def __init__(self, ranks: Ranks) -> None:
         super().__init__(ranks.world, 1, save_distributed_checkpoint=False)
         self.cluster_environment = Launched(ranks)
+
+    # Lightning's own numbers an optimiser's states by the order of the model, not of the optimiser's groups: on one
+    # device they would be taken for those of other parameters.
+
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        optimizer = getattr(optimizer, "_optimizer", optimizer)  # as Lightning wraps it
+        found = optimizer.state_dict()
+        states = {id: {key: _whole(value) for key, value in one.items()} for id, one in found["state"].items()}
+        return {**found, "state": states} if self.is_global_zero else {}
+
+    @property
+    def lightning_restore_optimizer(self) -> bool:
+        return True
+
+    def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
+        return self.checkpoint_io.load_checkpoint(checkpoint_path, map_location="cpu", weights_only=True)
+
+    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
+        assert self.model is not None
+        set_model_state_dict(
+            self.model, dict(checkpoint["state_dict"]), options=StateDictOptions(full_state_dict=True, strict=strict)
+        )
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+            parameters = [one for group in optimizer.param_groups for one in group["params"]]
+            states = {
+                id: {key: _shared_out(value, parameters[id]) for key, value in one.items()}
+                for id, one in saved["state"].items()
+            }
+            optimizer.load_state_dict({**saved, "state": states})
+
+
+def _whole(value: Any) -> Any:
+    """A tensor put together, on the CPU; anything else as it is."""
+    return (value.full_tensor() if isinstance(value, DTensor) else value).cpu() if isinstance(value, Tensor) else value
+
+
+def _shared_out(value: Any, like: Any) -> Any:
+    """This rank's shard of what an optimiser knows of each number of a parameter."""
+    if not isinstance(value, Tensor) or value.shape != like.shape or not isinstance(like, DTensor):
+        return value
+    return distribute_tensor(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
 def shard(module: Any, mesh: Any) -> None:
@@ -72,7 +118,7 @@ def _sharded(module: Any) -> list[FSDPModule]:
 def whole_state(model: nn.Module) -> dict[str, Tensor]:
     """The parameters and buffers of a model, put together where they are shared out; all ranks call it alike."""
     state = model.state_dict()
-    return {name: value.full_tensor() if isinstance(value, DTensor) else value for name, value in state.items()}
+    return {name: _whole(value) for name, value in state.items()}
 
 
 def twin_of(model: Any) -> Any:

@@ -1,0 +1,110 @@
+"""A store of many runs: looking one up, listing all, a table of the paper, the page; against one of a tenth of them.
+
+python -m benchmarks.store [--quick] [--runs 2000]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.timing import arguments, report
+from spikelm import records
+from spikelm.compose import load_config
+from spikelm.experiment import run_experiment
+from spikelm.report.command import main as report_command
+from spikelm.report.page.site import Site
+from spikelm.store import Store
+
+TASKS = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
+
+
+def main() -> None:
+    args = arguments("Store", runs=2000)
+    runs = min(args.runs, 200) if args.quick else args.runs
+    with tempfile.TemporaryDirectory() as folder:
+        result = _real_result(Path(folder) / "real")
+        sizes = {count: Path(folder) / str(count) for count in (runs // 10, runs)}
+        found: dict[str, dict[int, float]] = {}
+        for count, root in sizes.items():
+            _fill(root, result, count)
+            for name, act in _acts(root).items():
+                found.setdefault(name, {})[count] = _cpu(act)
+        peak = _peak(lambda: Site(sizes[runs], seconds=0.0).build())
+    rows = [
+        {"what": name, f"{runs} / {runs // 10} runs": seconds[runs] / seconds[runs // 10], "CPU seconds": seconds[runs]}
+        for name, seconds in found.items()
+    ]
+    report("store", f"a store of {runs} runs (the page held {peak:.0f} MB at its peak)", rows, args)
+
+
+def _real_result(root: Path) -> dict[str, Any]:
+    """Of a run that was really made: the others are copies of it under ids, tasks and seeds of their own."""
+    words = ["scale=smoke", "task=glue/sst2", "neuron=lif", "tracker.mode=disabled", f"runs_dir={root}"]
+    made = run_experiment(load_config(words), Console(quiet=True))
+    found: dict[str, Any] = json.loads((Path(made["directory"]) / "result.json").read_text())
+    return found
+
+
+def _fill(root: Path, result: dict[str, Any], count: int) -> None:
+    for number in range(count):
+        task = f"glue/{TASKS[number % 8]}"
+        id = records.digest(["made up", number])[:16]
+        folder = root / task.replace("/", "-") / f"lif-s{number}-{id[:8]}"
+        folder.mkdir(parents=True)
+        config = {**result["config"], "seed": number, "task": {**result["config"]["task"], "name": task}}
+        body = {**result, "run_id": id, "seed": number, "task": task, "config": config}
+        del body["checksum"], body["files"]
+        body["checksum"] = records.digest(body)
+        (folder / "result.json").write_text(json.dumps(body))
+        (folder / "status.json").write_text(json.dumps({"run_id": id, "state": "finished"}))
+        steps = "".join(f"{20 * step},train/loss,{2 / (1 + step)}\n" for step in range(100))
+        (folder / "metrics.csv").write_text(f"step,name,value\n{steps}")
+
+
+def _acts(root: Path) -> dict[str, Callable[[], object]]:
+    last = records.digest(["made up", 7])[:16]
+
+    def quietly(*words: str) -> Callable[[], object]:
+        def act() -> None:
+            with contextlib.redirect_stdout(io.StringIO()):
+                report_command([*words, f"--runs-dir={root}"])
+
+        return act
+
+    return {
+        "look a run up": lambda: Store(root).find(last),
+        "read all results": lambda: Store(root).results(),
+        "list the runs": quietly("runs"),
+        "table 3": quietly("table", "3", "--scale", "smoke"),
+        "table 3 again": quietly("table", "3", "--scale", "smoke"),
+        "the page": lambda: Site(root, seconds=0.0).build(),
+        "the page again": lambda: Site(root, seconds=0.0).build(),
+    }
+
+
+def _cpu(act: Callable[[], object]) -> float:
+    start = time.process_time()
+    act()
+    return time.process_time() - start
+
+
+def _peak(act: Callable[[], object]) -> float:
+    tracemalloc.start()
+    act()
+    peak = tracemalloc.get_traced_memory()[1] / 1e6
+    tracemalloc.stop()
+    return peak
+
+
+if __name__ == "__main__":
+    main()
