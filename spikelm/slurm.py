@@ -144,7 +144,11 @@ def _submit(launcher: Any, job_overrides: Sequence[Sequence[str]], first: int) -
         sys.exit(1)
 
 
-def wait(jobs: Sequence[Job], tell: Callable[[str], None] = print) -> dict[int, str]:
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def wait(jobs: Sequence[Job], tell: Callable[[str], None] = _say) -> dict[int, str]:
     """Until each job has left its result or is gone: how those ended that left none, by number."""
     started = asked = time.monotonic()
     left = {job.id: job for job in jobs}
