@@ -123,8 +123,9 @@ def precheck(argv: Sequence[str]) -> bool:
             raise ConfigError(
                 f"--{flag.replace('_', '-')} is not supported", "--config-dir DIR adds options of your own"
             )
-    if not args.multirun and (word := next((w for w in args.overrides if w.startswith("hydra/launcher=")), None)):
-        raise ConfigError(f"{word} is for sweeps, and would not be used", "add -m")
+    launchers = [word for word in args.overrides if word.startswith("hydra/launcher=")]
+    if launchers and not (args.multirun or args.cfg):
+        raise ConfigError(f"{launchers[0]} is for sweeps, and would not be used", "add -m")
     folders = {typed(_compose(some, args.config_dir)).runs_dir for some in _variants(args.overrides, args.multirun)}
     if not args.cfg:
         for folder in folders:
