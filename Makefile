@@ -14,7 +14,7 @@ export HF_HUB_OFFLINE ?= 1
 export WANDB_MODE ?= offline
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-faults check bench reproduce-all reproduce-energy plan-all claims report clean
+.PHONY: help setup demo test test-slow test-faults test-slurm check bench reproduce-all reproduce-energy plan-all claims report clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,8 +39,11 @@ test: $(READY) ## set up, then run the tests
 test-slow: $(READY) ## the tests that take minutes
 	$(BIN)/pytest -m "slow and not faults"
 
-test-faults: $(READY) ## kill, fill, damage and starve real runs (about an hour; docs/reliability.md)
+test-faults: $(READY) ## kill, fill, damage and starve real runs (over an hour; docs/reliability.md)
 	$(BIN)/pytest -m faults tests/faults -v
+
+test-slurm: $(READY) ## sweeps on a Slurm of one node (apt-get install slurm-wlm munge; also part of test-faults)
+	$(BIN)/pytest -m faults tests/faults/test_slurm_sweeps.py -v
 
 check: $(READY) ## lint and types
 	$(BIN)/ruff check .
@@ -55,7 +58,7 @@ TABLE_OPTIONS = --scale $(SCALE) --seeds $(SEEDS) $(if $(SOURCE),--source $(SOUR
 
 RUN_OPTIONS = $(TABLE_OPTIONS) $(if $(LAUNCHER),--launcher $(LAUNCHER))
 
-reproduce-table%: $(READY) ## run what a table needs and print it (SCALE= SOURCE= SEEDS=1,2 LAUNCHER=joblib TASKS=glue/rte OVERRIDES="k=3")
+reproduce-table%: $(READY) ## run what a table needs and print it (SCALE= SOURCE= SEEDS=1,2 LAUNCHER=joblib|slurm TASKS=glue/rte OVERRIDES="k=3")
 	$(BIN)/spikelm-report reproduce table$* $(RUN_OPTIONS)
 
 reproduce-fig%: $(READY) ## run what a figure needs and draw it (2 to 8; reproduce-energy: score against energy)

@@ -86,6 +86,7 @@ spikelm-run trains and measures one spiking (or plain) language model; a finishe
   spikelm-run task=glue/rte neuron=lif T=4                         choose task, neuron, time steps
   spikelm-run -m task=glue/rte,glue/mrpc neuron=lif,bispike T=1,4  a sweep (all combinations)
   spikelm-run -m hydra/launcher=parallel ...                       jobs side by side, as many as the cores allow
+  spikelm-run -m hydra/launcher=slurm ...                          jobs of a Slurm cluster (docs/slurm.md)
   spikelm-run --cfg job                                            show every key of the composed config
 
 Groups (group=option)
@@ -136,6 +137,9 @@ def precheck(argv: Sequence[str]) -> bool:
             raise ConfigError(
                 f"--{flag.replace('_', '-')} is not supported", "--config-dir DIR adds options of your own"
             )
+    launchers = [word for word in args.overrides if word.startswith("hydra/launcher=")]
+    if launchers and not (args.multirun or args.cfg):
+        raise ConfigError(f"{launchers[0]} is for sweeps, and would not be used", "add -m")
     folders = {typed(_compose(some, args.config_dir)).runs_dir for some in _variants(args.overrides, args.multirun)}
     if not args.cfg:
         for folder in folders:
@@ -196,6 +200,8 @@ def _groups() -> set[str]:
 def _message(error: Exception, overrides: Sequence[str]) -> str:
     """Hydra's errors in one line; what it leaves out (the near miss) is looked up in conf/ and the schema."""
     text = str(error)
+    if found := re.search(r"Could not (?:find|load) 'hydra/launcher/(joblib|submitit_\w+)'", text):
+        return f'the launcher {found[1]} is not installed\n  fix: pip install "spikelm[launchers]"'
     if found := re.search(r"Could not find '([^']+)'", text):
         group, _, option = found[1].partition("/")
         return f"{group}={option} is not a known {group}{nearest(option, option_names(group))}"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 failures: list[dict[str, Any]] = []
 #: jobs whose record could not be written
 unrecorded: list[int] = []
+RECORD = "job.json"
 
 
 def run_job(config: Config, runner: Callable[[Config], dict[str, Any]]) -> None:
@@ -38,13 +39,17 @@ def run_job(config: Config, runner: Callable[[Config], dict[str, Any]]) -> None:
         what = redacted(str(error) if isinstance(error, SpikeLMError) else f"{type(error).__name__}: {error}")
         record |= {"status": "failed", "error": what}
         print(f"error: job {hydra.job.num}: {what}", file=sys.stderr)
-    folder = Path(hydra.runtime.output_dir)
+    write_record(Path(hydra.runtime.output_dir), record)
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Leave a job's record; where that fails the sweep goes on, and its exit code tells."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / "job.json", json.dumps(record, indent=1))
-    except (OSError, SpikeLMError) as error:  # the sweep goes on; its summary lacks this job, its exit code does not
-        unrecorded.append(hydra.job.num)
-        print(f"error: job {hydra.job.num} is not recorded: {error}", file=sys.stderr)
+        write_atomic(folder / RECORD, json.dumps(record, indent=1))
+    except (OSError, SpikeLMError) as error:
+        unrecorded.append(record["job"])
+        print(f"error: job {record['job']} is not recorded: {error}", file=sys.stderr)
 
 
 def _finished(result: dict[str, Any]) -> dict[str, Any]:
@@ -108,5 +113,5 @@ def _cells(result: dict[str, Any]) -> list[str]:
 
 def records_of(folder: Path) -> list[dict[str, Any]]:
     """What the jobs of a sweep left in its folder, in their order."""
-    records = [json.loads(path.read_text()) for path in folder.glob("*/job.json")]
+    records = [json.loads(path.read_text()) for path in folder.glob(f"*/{RECORD}")]
     return sorted(records, key=lambda record: record["job"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from spikelm.data.encode import Encoded
 
 Batch = dict[str, Tensor]
+_START = "fork" if sys.platform == "linux" else "spawn"  # how workers of a loader are started
 BUCKET = 32  # batches sorted by length together: little padding, still random
 
 
@@ -82,6 +84,8 @@ class StepBatches(Dataset[Batch]):
             batch_size=None,
             num_workers=workers,
             persistent_workers=workers > 0,
+            # Named, because joblib makes its own way of starting processes the default, which cannot start these.
+            multiprocessing_context=_START if workers else None,
         )
 
 

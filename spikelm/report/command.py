@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     for added in (tables, figures, stated, again):
         add_selection(added)
     stated.add_argument("--json", action="store_true", help="print JSON")
-    again.add_argument("--launcher", default="", help="basic (default) or joblib")
+    again.add_argument("--launcher", default="", help="basic (default), parallel, joblib or slurm")
     again.add_argument("--plan", action="store_true", help="say what would be run, and stop")
     scores = command("scores", _scores, "the runs of a sweep as one table: a row a system, a column a task")
     curves = command("curves", _curves, "a metric of the runs of a sweep over their steps, as a figure")

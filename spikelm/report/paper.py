@@ -79,6 +79,7 @@ def reproduce(args: argparse.Namespace) -> int:
     """spikelm-report reproduce: run what is missing, then make what was asked for."""
     from spikelm.report.reproduce import reproduce as run_missing
 
+    launcher = _launcher(args)
     selection = selection_of(args)
     results = Results(selection)
     tables: list[PaperTable] = []
@@ -93,7 +94,7 @@ def reproduce(args: argparse.Namespace) -> int:
     wanted += [run for id in figures for run in figure_runs(load_figure(id), results)]
     titles = [*(f"table {one.id}" for one in tables), *(load_figure(id).label for id in figures)]
     title = "all tables and figures" if args.id == "all" else ", ".join(titles)
-    code = run_missing(f"{title} at {selection.where}", wanted, results, args.launcher, args.plan)
+    code = run_missing(f"{title} at {selection.where}", wanted, results, launcher, args.plan)
     if args.plan:
         return code
     fresh = Results(selection)  # what has been run since
@@ -154,6 +155,15 @@ def _overrides(rest: Sequence[str]) -> list[str]:
         if key in TAKEN:
             raise ConfigError(f"{word}: {key} of a table's runs comes from {TAKEN[key]}")
     return list(rest)
+
+
+def _launcher(args: argparse.Namespace) -> list[str]:
+    """What starts the runs, with its settings, which are taken out of the overrides: no result depends on them."""
+    settings = [word for word in args.rest if word.startswith("hydra.launcher.")]
+    if settings and not args.launcher:
+        raise ConfigError(f"{settings[0]} is a setting of a launcher", "--launcher slurm, or LAUNCHER=slurm with make")
+    args.rest = [word for word in args.rest if word not in settings]
+    return [*([f"hydra/launcher={args.launcher}"] if args.launcher else []), *settings]
 
 
 def _seeds(text: str) -> tuple[int, ...]:

@@ -22,9 +22,12 @@ Words = tuple[str, ...]
 
 
 def reproduce(
-    title: str, wanted: Sequence[Wanted], results: Results, launcher: str = "", plan_only: bool = False
+    title: str, wanted: Sequence[Wanted], results: Results, launcher: Sequence[str] = (), plan_only: bool = False
 ) -> int:
-    """Run the missing ones of the wanted runs; finished ones are taken from the store. 0 when all are there."""
+    """Run the missing ones of the wanted runs; finished ones are taken from the store. 0 when all are there.
+
+    `launcher` is Hydra's, as overrides: hydra/launcher=slurm and its settings.
+    """
     console = Console()
     root = results.selection.root
     found = [results.find(*one) for one in dict.fromkeys(wanted)]
@@ -41,12 +44,12 @@ def reproduce(
     return code
 
 
-def _run(sweep: list[str], results: Results, launcher: str, folder: Path, overview: Overview, console: Console) -> int:
+def _run(
+    sweep: list[str], results: Results, launcher: Sequence[str], folder: Path, overview: Overview, console: Console
+) -> int:
     """One sweep in a process of its own; what it prints goes to a file beside its records."""
     folder.mkdir(parents=True, exist_ok=True)
-    words = [*sweep, *results.selection.options, f"hydra.sweep.dir={folder}"]
-    if launcher:
-        words.append(f"hydra/launcher={launcher}")
+    words = [*sweep, *results.selection.options, *launcher, f"hydra.sweep.dir={folder}"]
     log = folder / "output.txt"
     console.print(f"  output of its runs: {log}", soft_wrap=True, highlight=False)
     with open(log, "w", encoding="utf-8") as file:

@@ -59,6 +59,16 @@ def test_workers_give_the_very_same_batches(batches: StepBatches) -> None:
         assert same(list(batches.loader(start, total, workers=2)), alone[start:]), "resumed at the exact next batch"
 
 
+def test_workers_start_where_joblib_has_its_own_way_of_starting_processes() -> None:
+    joblib = pytest.importorskip("joblib")
+    labels = joblib.Parallel(n_jobs=2)(joblib.delayed(_labels)(workers) for workers in (1, 0))
+    assert labels[0] == labels[1]
+
+
+def _labels(workers: int) -> list[list[int]]:
+    return [batch["labels"].tolist() for batch in RowBatches(rows(), seed=1, batch=4).loader(0, 5, workers)]
+
+
 def test_a_worker_started_anew_maps_the_files(tmp_path: Path) -> None:
     documents = packed(tmp_path / "packed")
     sent = pickle.dumps(documents)

@@ -23,6 +23,10 @@ KILLS = 20
 def outcome(runs: Path, task: str) -> dict[str, Any]:
     """All of a run that must not depend on what happened on the way."""
     (path,) = runs.glob(f"{task}/*/result.json")
+    return outcome_of(path)
+
+
+def outcome_of(path: Path) -> dict[str, Any]:
     result = json.loads(path.read_text())
     kept = ("metrics", "firing_rate", "energy_mj", "spike_driven", "steps", "source", "run_id", "parameters")
     rows = MetricsCsv(path.parent / "metrics.csv").rows()
