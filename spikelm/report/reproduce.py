@@ -15,6 +15,7 @@ from rich.console import Console
 from spikelm.report.needs import Timings, needs_of, show_plan
 from spikelm.report.overview import Overview, failures
 from spikelm.report.selection import Results, Wanted
+from spikelm.signals import Stopped
 from spikelm.store import Store
 
 PATIENCE = 10.0  # seconds
@@ -57,7 +58,7 @@ def _run(
         with subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, text=True) as process:
             try:
                 code = overview.follow(process)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, Stopped):
                 _end(process)
                 raise
     for record in failures(folder):

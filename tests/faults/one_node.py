@@ -134,8 +134,7 @@ def _start(command: list[str], env: dict[str, str], log: Path) -> subprocess.Pop
 def _stop(daemons: list[subprocess.Popen[bytes]], folder: Path, env: dict[str, str]) -> None:
     """Jobs first, then the daemons, then whatever still has this Slurm's config in its environment."""
     if len(daemons) == 3:
-        for words in (("scancel", "--full", "--signal=KILL", f"--user={getpass.getuser()}"),):
-            _answer(env, *words)
+        _answer(env, "scancel", "--full", "--signal=KILL", f"--user={getpass.getuser()}")
         _answer(env, "scancel", f"--user={getpass.getuser()}")
     for daemon in reversed(daemons):
         daemon.terminate()

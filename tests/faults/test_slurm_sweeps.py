@@ -132,7 +132,9 @@ def test_jobs_that_are_taken_away_go_on_where_they_were(env: dict[str, str], tmp
         lambda sweep, job: sweep.signal("TERM", job),
         lambda sweep, job: sweep.signal("USR2", job),  # submitit's: before the time limit
         lambda sweep, job: sweep.slurm("scontrol", "requeue", job),
-        lambda sweep, job: sweep.slurm("sbatch", "--partition=high", "--cpus-per-task=2", "--wrap=sleep 5"),
+        lambda sweep, job: sweep.slurm(
+            "sbatch", "--partition=high", "--cpus-per-task=2", "--output=/dev/null", "--wrap=sleep 5"
+        ),
     ]
     args = (*STEPS, "pretrain.steps=30", "seed=1,2,3,4,5")
     with Sweep(tmp_path / "plain", env, *args, f"runs_dir={tmp_path / 'plain-runs'}") as plain:
