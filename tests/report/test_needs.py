@@ -28,9 +28,9 @@ def finish(found: Found, seconds: float = 60.0) -> None:
     run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **known})
 
 
-@pytest.fixture(scope="module")
-def selection(tmp_path_factory: pytest.TempPathFactory) -> Selection:
-    return Selection("smoke", "embedded", (42,), tmp_path_factory.mktemp("runs"))
+@pytest.fixture
+def selection(tmp_path: Path) -> Selection:
+    return Selection("smoke", "embedded", (42,), tmp_path)
 
 
 def test_prerequisites_come_first_and_once_and_finished_runs_need_nothing(selection: Selection) -> None:
@@ -107,6 +107,8 @@ def test_reproducing_hands_only_what_is_missing_to_a_sweep(
             return 0
 
     monkeypatch.setattr(subprocess, "Popen", Ended)
+    for task in ("pretrain", "glue/rte"):
+        finish(Results(selection).find("lif_bert", task))
     options = ["--scale", "smoke", "--source", "embedded", "--tasks", "glue/rte,glue/cola"]
     options += ["--runs-dir", str(selection.root), "--launcher", "joblib"]
     assert main(["reproduce", "table9", *options]) == 0
