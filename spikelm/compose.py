@@ -130,6 +130,9 @@ def precheck(argv: Sequence[str]) -> bool:
     if args.help:
         print(help_text())
         return False
+    modes = {"-m": args.multirun, "--run": args.run, "--cfg": args.cfg, "--info": args.info}
+    if len(asked := [flag for flag, given in modes.items() if given]) > 1:
+        raise ConfigError(f"{asked[0]} and {asked[1]} do not go together", "a sweep is shown by -m ... dry_run=true")
     if args.hydra_help or args.shell_completion or args.info:
         return True
     for flag in ("config_path", "config_name", "experimental_rerun"):

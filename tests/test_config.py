@@ -108,6 +108,12 @@ def test_every_value_of_a_sweep_is_checked() -> None:
     precheck(["-m", "T=1,4", "neuron=lif,bispike"])
     with pytest.raises(ConfigError, match="T=0"):
         precheck(["-m", "T=1,0", "neuron=lif,bispike"])
+
+
+@pytest.mark.parametrize("flags", [["-m", "--cfg", "job"], ["-m", "--info=all"], ["--run", "--cfg=hydra"]])
+def test_flags_that_hydra_refuses_together_are_named(flags: list[str]) -> None:
+    with pytest.raises(ConfigError, match="do not go together"):
+        precheck([*flags, "T=1"])
     with pytest.raises(ConfigError, match="bispike"):
         precheck(["-m", "T=1,4", "neuron=lif,bispiek"])
 

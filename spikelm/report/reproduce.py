@@ -80,7 +80,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def sweeps_of(missing: Sequence[Wanted]) -> list[list[str]]:
-    """Hydra sweeps whose products are exactly the missing runs: systems that lack the same tasks go together."""
+    """Hydra sweeps whose products are exactly the missing runs: systems that lack the same tasks go together.
+
+    Task after task, so that jobs side by side pretrain their own systems and none waits for another's.
+    """
     tasks: dict[tuple[str, int, Words], list[str]] = {}
     for one in missing:
         tasks.setdefault((one.system, one.seed, one.extra), []).append(one.task)
@@ -91,6 +94,6 @@ def sweeps_of(missing: Sequence[Wanted]) -> list[list[str]]:
     for (lacking_tasks, seed, extra), having in systems.items():
         seeds.setdefault((tuple(having), lacking_tasks, extra), []).append(str(seed))
     return [
-        [f"system={','.join(names)}", f"task={','.join(todo)}", f"seed={','.join(several)}", *extra]
+        [f"task={','.join(todo)}", f"system={','.join(names)}", f"seed={','.join(several)}", *extra]
         for (names, todo, extra), several in seeds.items()
     ]

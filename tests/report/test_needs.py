@@ -80,9 +80,10 @@ def test_sweeps_multiply_out_to_the_missing_runs_and_nothing_else() -> None:
     made = []
     for words in sweeps_of(missing):
         keys = [word.partition("=")[2].split(",") for word in words[:3]]
-        made += [Wanted(s, t, int(n), tuple(words[3:])) for s, t, n in itertools.product(*keys)]
+        made += [Wanted(s, t, int(n), tuple(words[3:])) for t, s, n in itertools.product(*keys)]
     assert sorted(made) == sorted(missing)
     assert len(sweeps_of(missing)) == 3, "a and b with both tasks and seeds are one sweep"
+    assert [one.task for one in made[:4]] == ["x"] * 4, "jobs side by side are of different systems"
 
 
 def test_reproducing_hands_only_what_is_missing_to_a_sweep(
