@@ -16,6 +16,9 @@ from torch.autograd.function import once_differentiable
 
 from spikelm.neurons.packing import ROWS, SILENT, lanes
 
+#: Recompilations are counted apart for what is compiled apart: a sweep has many neurons, T and models in one process.
+RECOMPILE: dict[str, Any] = {"isolate_recompiles": True, "recompile_limit": 64}
+
 
 def run(x: Tensor, alpha: Tensor, rule: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Spikes (T, L, n) of x, their packed levels and the packed mask [q inside the clip range]."""
@@ -65,7 +68,7 @@ def gradient(grad: Tensor, levels: Tensor, masks: Tensor, alpha: Tensor, rule: A
 @lru_cache(maxsize=64)
 def kernels(rule: Any) -> tuple[Any, Any]:
     """`run` and `gradient` of a rule, compiled without a graph break; sizes may change from call to call."""
-    options: dict[str, Any] = {"fullgraph": True, "dynamic": True}
+    options = {"fullgraph": True, "dynamic": True, **RECOMPILE}
     return torch.compile(partial(run, rule=rule), **options), torch.compile(partial(gradient, rule=rule), **options)
 
 

@@ -79,14 +79,16 @@ def pack_noise(kept: Tensor) -> Tensor:
     return packed
 
 
-def unpack_noise(packed: Tensor, like: Tensor, level: Tensor) -> Tensor:
-    """The mask as floats {0, level} of the shape and type of `like`."""
-    noise = torch.empty_like(like, memory_format=torch.contiguous_format)
-    split = noise.view(lanes(1, noise.numel(), ROWS), -1)
-    for part in chunks(split):
-        block = split[:, part]
-        block.copy_(get_mask(packed[:, part], 0, torch.empty_like(block, dtype=torch.int8))).mul_(level)
-    return noise
+def times_noise(x: Tensor, packed: Tensor, level: Tensor, out: Tensor | None = None) -> Tensor:
+    """x times its mask as floats {0, level}, which are in cache only; `out` may be x, and is contiguous."""
+    found = torch.empty_like(x, memory_format=torch.contiguous_format) if out is None else out
+    shape = lanes(1, x.numel(), ROWS), -1
+    values, written = x.reshape(shape), found.view(shape)
+    for part in chunks(values):
+        block = written[:, part]
+        noise = torch.empty_like(block).copy_(get_mask(packed[:, part], 0, torch.empty_like(block, dtype=torch.int8)))
+        torch.mul(noise.mul_(level), values[:, part], out=block)
+    return found
 
 
 class Shared:

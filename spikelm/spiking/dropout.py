@@ -9,14 +9,12 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from spikelm.neurons.packing import pack_noise, unpack_noise
+from spikelm.neurons.packing import pack_noise, times_noise
 
 
-def draw(x: Tensor, p: float) -> tuple[Tensor, Tensor]:
-    """The noise of F.dropout for x, {0, 1 / (1 - p)}, by the same draws, and its bits."""
-    kept = torch.empty(x.shape, dtype=torch.int8, device=x.device).bernoulli_(1 - p)
-    noise = torch.empty_like(x, memory_format=torch.contiguous_format).copy_(kept).mul_(level(x, p))
-    return noise, pack_noise(kept)
+def draw(x: Tensor, p: float) -> Tensor:
+    """The noise of F.dropout for x by the same draws, as bits of the values that stay."""
+    return pack_noise(torch.empty(x.shape, dtype=torch.int8, device=x.device).bernoulli_(1 - p))
 
 
 def level(x: Tensor, p: float) -> Tensor:
@@ -29,16 +27,16 @@ class BitDropoutFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        noise, bits = draw(x, p)
+        bits = draw(x, p)
         ctx.p = p
         ctx.save_for_backward(bits)
-        return noise.mul_(x)
+        return times_noise(x, bits, level(x, p))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (bits,) = ctx.saved_tensors
-        return unpack_noise(bits, grad, level(grad, ctx.p)).mul_(grad), None
+        return times_noise(grad, bits, level(grad, ctx.p)), None
 
 
 class BitDropout(nn.Dropout):

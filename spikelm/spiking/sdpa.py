@@ -19,7 +19,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from spikelm.neurons.packing import Shared, packed_of, unpack_noise
+from spikelm.neurons.packing import Shared, packed_of, times_noise
 from spikelm.spiking.dropout import draw, level
 
 NAME = "spikelm_sdpa"
@@ -73,19 +73,21 @@ class Attend(torch.autograd.Function):
     ) -> Tensor:
         ctx.root, ctx.p, ctx.operands = math.sqrt(scale), p, operands
         found = _probabilities(query, key, mask, ctx.root)
-        noise, bits = draw(found, p)
+        bits = draw(found, p)
         ctx.save_for_backward(query, found, bits, *operands[0].tensors, *operands[1].tensors)
-        return noise.mul_(found).flatten(0, 1).bmm(value.flatten(0, 1)).view(query.shape)
+        dropped = times_noise(found, bits, level(found, p))
+        return dropped.flatten(0, 1).bmm(value.flatten(0, 1)).view(query.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         query, found, bits, *kept = ctx.saved_tensors
         key, value = ctx.operands[0].read(*kept[:2]), ctx.operands[1].read(*kept[2:])
-        noise, root = unpack_noise(bits, found, level(found, ctx.p)), ctx.root
+        unit, root = level(found, ctx.p), ctx.root
         grad = grad.flatten(0, 1)
-        grad_found = grad.bmm(value.flatten(0, 1).mT).view(found.shape).mul_(noise)
-        grad_value = noise.mul_(found).flatten(0, 1).mT.bmm(grad).view(value.shape)
+        grad_value = times_noise(found, bits, unit).flatten(0, 1).mT.bmm(grad).view(value.shape)
+        grad_dropped = grad.bmm(value.flatten(0, 1).mT).view(found.shape)
+        grad_found = times_noise(grad_dropped, bits, unit, out=grad_dropped)
         grad_scores = torch._softmax_backward_data(grad_found, found, -1, found.dtype).flatten(0, 1)
         grad_query = grad_scores.bmm(_scaled(key.mT, root).mT).mul_(root).view(query.shape)
         grad_key = _scaled(query, root).mT.bmm(grad_scores).mul_(root).view(*key.shape[:2], -1, key.shape[2]).mT

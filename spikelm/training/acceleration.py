@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from spikelm.errors import ConfigError
-from spikelm.neurons.compiled import can_compile
+from spikelm.neurons.compiled import RECOMPILE, can_compile
 from spikelm.schema import TrainerConfig
 from spikelm.spiking import neurons
 from spikelm.spiking.sites import ARCHITECTURES
@@ -27,7 +27,7 @@ def accelerated(model: Any, config: TrainerConfig) -> Iterator[None]:
         neuron.compiled = compiled
     for block in found:
         # the draws of dropout are torch's own, so that only rounding tells a compiled run from another
-        block.compile(dynamic=True, fullgraph=True, options={"fallback_random": True})
+        block.compile(dynamic=True, fullgraph=True, options={"fallback_random": True}, **RECOMPILE)
     try:
         yield
     finally:

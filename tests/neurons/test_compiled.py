@@ -55,6 +55,20 @@ def test_no_graph_break(neuron: BiSpike | LIF) -> None:
     assert gradient(x, levels, masks, alpha).shape == x.shape
 
 
+def test_a_process_may_compile_more_kernels_than_torch_would_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch counts what is compiled again of one function; a sweep over neurons and T is over its limit of 8."""
+    compiled.kernels.cache_clear()
+    compiler = torch.compile
+    monkeypatch.setattr(torch, "compile", partial(compiler, backend="eager"))
+    for rule, T in product(RULES[:4], (1, 2, 4)):
+        x, alpha = torch.randn(T, 1, 8), torch.ones(T)
+        run, gradient = compiled.kernels(rule)
+        spikes, levels, masks = run(x, alpha)
+        assert torch.equal(spikes, compiled.run(x, alpha, rule)[0])
+        assert torch.equal(gradient(x, levels, masks, alpha), compiled.gradient(x, levels, masks, alpha, rule))
+    compiled.kernels.cache_clear()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("T", [1, 4])
 def test_compiled_neuron_equals_the_eager_one(T: int) -> None:

@@ -8,7 +8,7 @@ import torch
 from spikelm.neurons import packing
 from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.lif import LIF
-from spikelm.neurons.packing import Packed, Shared, pack_noise, packed_of, unpack, unpack_noise
+from spikelm.neurons.packing import Packed, Shared, pack_noise, packed_of, times_noise, unpack
 
 
 @pytest.mark.parametrize("T", [1, 2, 3, 4, 5, 8, 9])
@@ -59,7 +59,9 @@ def test_noise_comes_back_from_its_bits(monkeypatch: pytest.MonkeyPatch, count: 
     level = torch.tensor(1.25)
     packed = pack_noise(kept)
     assert packed.numel() == (count // 8 if count % 8 == 0 else count)
-    assert torch.equal(unpack_noise(packed, torch.empty(count), level), kept * level)
+    x = torch.randn(count)
+    assert torch.equal(times_noise(x, packed, level), x * (kept * level))
+    assert torch.equal(times_noise(x.clone(), packed, level, out=x), x), "in place"
 
 
 def test_floats_are_made_once_for_all_readers() -> None:
