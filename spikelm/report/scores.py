@@ -14,14 +14,20 @@ from spikelm.report.formats import markdown_table
 from spikelm.report.headline import PRINTED, headline
 from spikelm.report.sweeps import Job, jobs_of
 
+MEASURES = ("bits", "firing %", "mJ fp32", "of the ANN", "minutes")  # bits: of weights-activations
+
 
 def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Path:
     """Print the table and write it as Markdown with the command of every run; unfinished cells stay empty."""
     jobs = jobs_of([*overrides, f"runs_dir={root}"])
     tasks = list(dict.fromkeys(job.config.task.name for job in jobs))
     systems: dict[str, list[Job]] = {}
+    steps: dict[str, set[int]] = {}
     for job in jobs:
-        systems.setdefault(system_of(job), []).append(job)
+        steps.setdefault(system_of(job), set()).add(job.config.time_steps)
+    for job in jobs:
+        name = system_of(job)  # SpikeLM is one system of the paper at T=1 and T=4, not two seeds of one run
+        systems.setdefault(f"{name} T={job.config.time_steps}" if len(steps[name]) > 1 else name, []).append(job)
     first = jobs[0].config
     seeds = sorted({job.config.seed for job in jobs})
     missing = [job for job in jobs if job.run.result() is None]
@@ -29,7 +35,7 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Pa
         f"{first.scale} scale, source {first.source.name}, seed{'s' if len(seeds) > 1 else ''} "
         f"{', '.join(map(str, seeds))}: dev scores in %, mean of the tasks where all are there"
     )
-    headings = ["system", *(_heading(task) for task in tasks), "mean", "firing %", "mJ fp32", "of the ANN", "minutes"]
+    headings = ["system", *(_heading(task) for task in tasks), "mean", *MEASURES]
     lines = [[name, *_cells(found, tasks)] for name, found in systems.items()]
     shown = Table(title=title, title_justify="left")
     for heading in headings:
@@ -81,6 +87,7 @@ def _cells(jobs: Sequence[Job], tasks: Sequence[str]) -> list[str]:
     return [
         *(_spread(values) for values in scores.values()),
         mean,
+        "-".join(map(str, jobs[0].config.bits.values())),
         f"{statistics.fmean(rates):.1f}" if rates else "",
         f"{ours:.3f}" if energies else "",
         f"1/{ann / ours:.1f}" if energies else "",

@@ -51,10 +51,18 @@ def test_scores_average_tasks_and_leave_out_what_is_missing(runs_dir: Path, caps
     lines = path.read_text().splitlines()
     [ann] = [line for line in lines if line.startswith("| ann |")]
     [spiking] = [line for line in lines if line.startswith("| bispike T=1 k=2 |")]
-    assert ann == "| ann | 60.0 | 80.0 | 70.0 |  | 4.000 | 1/1.0 | 3 |", "F1 of MRPC, as in table 3"
-    assert spiking == "| bispike T=1 k=2 | 50.0 |  |  | 40.0 | 0.500 | 1/8.0 | 2 |"
+    assert ann == "| ann | 60.0 | 80.0 | 70.0 | 32-32 |  | 4.000 | 1/1.0 | 3 |", "F1 of MRPC, as in table 3"
+    assert spiking == "| bispike T=1 k=2 | 50.0 |  |  | 32-ter | 40.0 | 0.500 | 1/8.0 | 2 |"
     assert "- `spikelm-run task=glue/rte neuron=bispike seed=1` (50.00, 1.5 min" in path.read_text()
     assert "5 of 8 runs are not finished" in capsys.readouterr().out
+
+
+def test_a_system_at_two_T_is_two_rows_not_two_seeds(runs_dir: Path) -> None:
+    for system, score in (("spikelm_t1", 50.0), ("spikelm_t4", 60.0)):
+        finish(runs_dir, ["task=glue/rte", f"system={system}"], {"accuracy": score}, 0.4, 0.5)
+    lines = show_scores(["task=glue/rte", "system=spikelm_t1,spikelm_t4"], runs_dir, None).read_text().splitlines()
+    assert any(line.startswith("| SpikeLM T=1 | 50.0 |") for line in lines)
+    assert any(line.startswith("| SpikeLM T=4 | 60.0 |") for line in lines)
 
 
 def test_curves_are_drawn_from_what_was_logged(runs_dir: Path, tmp_path: Path) -> None:
