@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spikelm.report.page import commands as page
-from spikelm.report.paper import FIGURES, add_selection, claims, figure, reproduce, table
+from spikelm.report.paper import FIGURES, add_selection, claims, figure, reference, reproduce, table
 from spikelm.report.tables import TABLES
 from spikelm.schema import default_runs_dir
 
@@ -38,7 +38,9 @@ def main(argv: Sequence[str]) -> int:
     stated = command("claims", claims, "statements of the paper, checked on the runs there are", ABOUT)
     again = command("reproduce", reproduce, "run what a table or figure still needs, then make it", ABOUT)
     again.add_argument("id", help="a table (3 or table3), a figure (fig4) or all")
-    for added in (tables, figures, stated, again):
+    kept = command("reference", reference, "finished runs as result files, and all that is made of them", ABOUT)
+    kept.add_argument("--to", type=Path, help="the folder to make; by default reference/ in the store")
+    for added in (tables, figures, stated, again, kept):
         add_selection(added)
     stated.add_argument("--json", action="store_true", help="print JSON")
     again.add_argument("--launcher", default="", help="basic (default), parallel, joblib or slurm")
@@ -52,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
     page.add_commands(command)
     # Known ones only: argparse takes no positional arguments after options, and overrides may stand anywhere.
     args, rest = parser.parse_known_args(argv)
-    if rest and args.run_command not in (table, figure, claims, reproduce):
+    if rest and args.run_command not in (table, figure, claims, reproduce, reference):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     args.rest = rest
     code = args.run_command(args)

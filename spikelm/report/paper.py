@@ -17,7 +17,7 @@ from spikelm.report.selection import Results, Selection, Wanted
 from spikelm.report.tables import TABLES, PaperTable, load_table
 from spikelm.report.verdicts import show_claims, write_claims
 
-__all__ = ["FIGURES", "add_selection", "claims", "figure", "reproduce", "selection_of", "table"]
+__all__ = ["FIGURES", "add_selection", "claims", "figure", "reference", "reproduce", "selection_of", "table"]
 
 #: keys that the command's own options or the table's rows decide
 TAKEN = {
@@ -105,6 +105,16 @@ def reproduce(args: argparse.Namespace) -> int:
         write_claims(found, selection)
         show_claims(found, selection)
     return code
+
+
+def reference(args: argparse.Namespace) -> int:
+    """spikelm-report reference."""
+    from spikelm.report.reference import renew
+
+    selection = selection_of(args)
+    path = renew(selection, args.to or selection.root / "reference")
+    print(f"  written to {path}")
+    return 0
 
 
 def _tables(tables: Sequence[PaperTable], results: Results) -> None:

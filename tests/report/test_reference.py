@@ -1,0 +1,84 @@
+"""Reference results: a store of result files that reads like the one it was made from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from canned import result
+
+from spikelm.compose import load_config
+from spikelm.errors import ConfigError
+from spikelm.experiment import open_run
+from spikelm.records import RESULT_FIELDS, plain
+from spikelm.report import reference
+from spikelm.report.reference import renew
+from spikelm.report.selection import Results, Selection
+from spikelm.report.tables import load_table
+from spikelm.store import Store
+
+
+def finish(root: Path, overrides: list[str], pretrained: str | None = None) -> str:
+    config = load_config([*overrides, "scale=smoke", f"runs_dir={root}"])
+    run = open_run(config)
+    with run.lock():
+        run.start({"seed": 42}, {})
+        told = result(config.task.name, {"accuracy": 61.0, "loss": 1.0, "mlm_loss": 1.0}, pretrained=pretrained)
+        told |= {
+            "config": plain(asdict(config)),
+            "seconds": 1800.0,
+            "threads": 1,
+            "energy_ann_mj": {"fp32": 4.0, "fp16": 2.0},
+        }
+        run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **told})
+    return run.id
+
+
+@pytest.fixture
+def selection(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Selection:
+    monkeypatch.setattr(reference, "TABLES", (9,))
+    monkeypatch.setattr(reference, "load_table", lambda id: load_table(id).only(["glue/rte"]))
+    monkeypatch.setattr(reference, "FIGURES", ("fig6",))
+    monkeypatch.setattr(reference, "check_claims", lambda results: [])
+    return Selection("smoke", root=runs_dir)
+
+
+def test_a_finished_run_and_what_it_was_made_from_are_kept_and_read_again(selection: Selection, tmp_path: Path) -> None:
+    pretrained = finish(selection.root, ["system=lif_bert", "task=pretrain"])
+    tuned = finish(selection.root, ["system=lif_bert", "task=glue/rte"], pretrained)
+    index = renew(selection, tmp_path / "kept").read_text()
+    assert "2 finished runs" in index
+    assert "1.0 hours of runs, one after the other, 1 thread each" in index
+    assert {run.id for run in Store(tmp_path / "kept").runs()} == {pretrained, tuned}
+    there = Results(Selection("smoke", root=tmp_path / "kept")).result("lif_bert", "glue/rte")
+    assert there is not None
+    assert there["metrics"] == Store(selection.root).find(tuned).result()["metrics"]  # type: ignore[union-attr,index]
+    text = (tmp_path / "kept" / "tables" / "table9-smoke-embedded-rte.md").read_text()
+    assert "[61.0](../glue-rte/" in text, "cells link to the kept results"
+
+
+def test_nothing_kept_names_a_place_of_the_machine(selection: Selection, tmp_path: Path) -> None:
+    finish(selection.root, ["system=lif_bert", "task=glue/rte"])
+    renew(selection, tmp_path / "kept")
+    files = [path for path in (tmp_path / "kept").rglob("*") if path.is_file() and path.suffix not in (".png", ".pdf")]
+    assert any(path.name == "result.json" for path in files)
+    assert not [path for path in files if str(tmp_path) in path.read_text() or str(selection.root) in path.read_text()]
+
+
+def test_it_is_renewed_but_replaces_nothing_else(selection: Selection, tmp_path: Path) -> None:
+    finish(selection.root, ["system=lif_bert", "task=glue/rte"])
+    kept = tmp_path / "kept"
+    renew(selection, kept)
+    stale = kept / "glue-rte" / "old" / "result.json"
+    stale.parent.mkdir()
+    stale.write_text(json.dumps({}))
+    renew(selection, kept)
+    assert not stale.exists()
+    other = tmp_path / "thesis"
+    other.mkdir()
+    (other / "chapter1.tex").write_text("years of work")
+    with pytest.raises(ConfigError, match="something else"):
+        renew(selection, other)
+    assert (other / "chapter1.tex").exists()
