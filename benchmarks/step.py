@@ -65,6 +65,8 @@ def main() -> None:
         runs = {name: step(model, ids) for name, model in models.items()}
         if not args.quick and can_compile():
             runs["bispike, compiled neurons"] = step(models["bispike"], ids, compiled=True)
+        if not args.quick and T > 1:  # what the larger matrices cost by themselves
+            runs["none: plain, T times the batch"] = step(models["plain"], ids.repeat(T, 1))
         seconds = interleaved_cpu(runs, args.repeats)
         for name in runs:
             if name != "plain":
