@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from spikelm.errors import ConfigError
 from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels import arctan_slope, leaky_potentials, wide
+from spikelm.neurons.kernels import LeakyArctan, arctan_slope, leaky_potentials, wide
 
 
-class _TokenArctan(torch.autograd.Function):
+class _TokenArctan(LeakyArctan):
     """The leaky recurrence over the first axis with the reset in the gradient, which SpikeGPT does not detach.
 
     v_t = h_t (1 - s_t), so dv_t/dh_t = 1 - s_t - h_t s'(h_t - theta).
     """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, tau: float, threshold: float) -> Tensor:
-        ctx.tau, ctx.threshold = tau, threshold
-        ctx.save_for_backward(x)
-        return leaky_potentials(wide(x), tau, threshold).ge_(threshold).to(x.dtype)
 
     @staticmethod
     @once_differentiable
