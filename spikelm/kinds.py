@@ -102,6 +102,7 @@ KINDS = {
         "spiking",
         {
             "norm": ("ln", "bn"),
+            "norm_eps": Number(0, above=True),
             "ffn_activation": ("none", "gelu", "relu"),
             "attention_threshold": Number(0, above=True),
         },

@@ -21,12 +21,15 @@ RESIDUALS = ("attention.output", "output")
 class MembraneBertConfig(BertConfig):
     """BERT's config; `norm` after each linear, `ffn_activation` between the FFN's two (the original has none).
 
+    `norm_eps` is torch's: a linear that reads no spike gives a row of equal values, whose gradient a norm multiplies by
+    1 / sqrt(eps). BERT's 1e-12 makes the gradient's norm infinite, and a clipped step then changes nothing.
     `attention_threshold` is that of the neuron on the attention's output, over the other neurons' threshold.
     """
 
     model_type = "spikingformer"
 
     norm: str = "ln"
+    norm_eps: float = 1e-5
     ffn_activation: str = "none"
     attention_threshold: float = 0.5
 
@@ -41,10 +44,10 @@ class TokenBatchNorm(nn.BatchNorm1d):
 class NormedLinear(nn.Linear):
     """norm(W x + b), under the parameter names of the linear it takes the place of."""
 
-    def __init__(self, linear: nn.Linear, norm: str, eps: float = 1e-12) -> None:
+    def __init__(self, linear: nn.Linear, norm: str, eps: float) -> None:
         super().__init__(linear.in_features, linear.out_features, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
-        self.norm = TokenBatchNorm(self.out_features) if norm == "bn" else nn.LayerNorm(self.out_features, eps=eps)
+        self.norm = (TokenBatchNorm if norm == "bn" else nn.LayerNorm)(self.out_features, eps=eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(super().forward(x))
@@ -62,13 +65,13 @@ class MembraneOutput(nn.Module):
         return input_tensor + self.dropout(self.dense(hidden_states))
 
 
-def norm_after_linears(layer: Any, norm: str, ffn_activation: str = "none") -> None:
+def norm_after_linears(layer: Any, norm: str, ffn_activation: str = "none", eps: float = 1e-5) -> None:
     """Turn one of transformers' BERT layers into a layer with membrane residual, in place."""
     for path in LINEARS:
-        layer.set_submodule(path, NormedLinear(layer.get_submodule(path), norm))
+        layer.set_submodule(path, NormedLinear(layer.get_submodule(path), norm, eps))
     for path in RESIDUALS:
         old = layer.get_submodule(path)
-        layer.set_submodule(path, MembraneOutput(NormedLinear(old.dense, norm), old.dropout))
+        layer.set_submodule(path, MembraneOutput(NormedLinear(old.dense, norm, eps), old.dropout))
     if ffn_activation == "none":
         layer.intermediate.intermediate_act_fn = nn.Identity()
 
@@ -81,7 +84,7 @@ class MembraneBertForPreTraining(BertForPreTraining):
     def __init__(self, config: MembraneBertConfig) -> None:
         super().__init__(config)
         for layer in self.bert.encoder.layer:
-            norm_after_linears(layer, config.norm, config.ffn_activation)
+            norm_after_linears(layer, config.norm, config.ffn_activation, config.norm_eps)
 
 
 class MembraneBertForSequenceClassification(BertForSequenceClassification):
@@ -92,4 +95,4 @@ class MembraneBertForSequenceClassification(BertForSequenceClassification):
     def __init__(self, config: MembraneBertConfig) -> None:
         super().__init__(config)
         for layer in self.bert.encoder.layer:
-            norm_after_linears(layer, config.norm, config.ffn_activation)
+            norm_after_linears(layer, config.norm, config.ffn_activation, config.norm_eps)

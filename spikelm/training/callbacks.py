@@ -19,6 +19,7 @@ from spikelm.training.modules import StageModule
 from spikelm.training.ranks import summed
 
 EXPLODED = 1e6  # times the first loss: nothing is learned any more
+PATIENCE = 5  # looks in a row at a gradient whose norm is not finite: mixed precision may have one now and then
 Log = Callable[[int, dict[str, float]], None]
 
 
@@ -101,6 +102,7 @@ class FiniteLoss(L.Callback):
         self.every = every
         self.checkpointed = checkpointed
         self.first: float | None = None
+        self.lost = 0  # looks in a row at an infinite gradient
 
     def on_train_batch_end(self, trainer: L.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         step = trainer.global_step
@@ -114,6 +116,14 @@ class FiniteLoss(L.Callback):
                 f"the loss is {loss:g} at step {step}: {blame(module, batch)}",
                 "lower the learning rate (finetune.lr or pretrain.lr), or set clip=1.0 for the stage; "
                 "the last checkpoint is from before, force=true starts again",
+            )
+        norm = module.gradient_norm
+        self.lost = 0 if norm is None or math.isfinite(float(norm)) else self.lost + 1
+        if self.lost >= PATIENCE:
+            raise TrainingError(
+                f"the norm of the gradient is {float(norm):g} at step {step}, so that clipped steps change nothing: "
+                f"it is largest for {_steepest(module, batch)}",
+                "lower the learning rate, look at that module (a norm with a tiny eps?), or train with clip=null",
             )
 
 
@@ -145,6 +155,15 @@ def _largest(module: StageModule, batch: dict[str, Tensor]) -> str:
 
     _watched(module, batch, look)
     place = max(sizes, key=lambda name: sizes[name]) if sizes else "no module"
+    return f"{place} ({sizes.get(place, 0):.3g})"
+
+
+def _steepest(module: StageModule, batch: dict[str, Tensor]) -> str:
+    """The parameter with the largest gradient of a step, and how large; the last step's are clipped to nothing."""
+    module.zero_grad()
+    module.training_step(batch, 0).backward()
+    sizes = {name: float(p.grad.abs().max()) for name, p in module.model.named_parameters() if p.grad is not None}
+    place = max(sizes, key=lambda name: sizes[name]) if sizes else "no parameter"
     return f"{place} ({sizes.get(place, 0):.3g})"
 
 

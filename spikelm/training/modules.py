@@ -8,6 +8,7 @@ from typing import Any
 import lightning as L
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 
 from spikelm.data.batches import Batch, step_seed
@@ -37,6 +38,7 @@ class StageModule(L.LightningModule):
         self.seed = seed
         self.scores: dict[str, float] = {}  # of the last evaluation
         self.logged_loss = float("nan")  # the last one recorded, over all ranks
+        self.gradient_norm: Tensor | None = None  # before clipping; None where torch does not say it
 
     def configure_model(self) -> None:
         if self.sharded:
@@ -47,6 +49,18 @@ class StageModule(L.LightningModule):
         torch.manual_seed(step_seed(self.seed, self.global_step, f"dropout {self.global_rank}"))
         if 0 < self.global_step <= (self.stage.follow or 0) * self.total and self.global_step % FOLLOWED == 0:
             forget_amplitudes(self.model)
+
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        """As Lightning does it, but the norm is kept: clipped by an infinite one, a step changes nothing."""
+        found = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if not gradient_clip_val or not found or any(isinstance(one, DTensor) for one in found):
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+            return
+        self.gradient_norm = nn.utils.get_total_norm(found)
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
 
     def configure_optimizers(self) -> Any:
         optimizer, schedule = optimizer_and_schedule(self.model, self.stage, self.total)

@@ -156,3 +156,16 @@ def test_wrong_options_are_refused() -> None:
         load_config([*system, "weights=binary"])
     with pytest.raises(ConfigError, match=r"options\.norm is not known to backbone\.kind=bert"):
         load_config(["+backbone.options.norm=ln"])
+
+
+@pytest.mark.parametrize("T", [1, 4])
+def test_silent_rows_leave_a_gradient_that_can_be_clipped(T: int) -> None:
+    """Attention's output is silent at first: with BERT's eps the norm was infinite, and nothing was trained."""
+    config = load_config(["scale=mini", f"system=spikingformer_t{T}", "task=glue/rte"])
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 50, "hidden_size": 96, "num_hidden_layers": 2, "num_attention_heads": 8}
+    own = MembraneBertConfig(**sizes, intermediate_size=384, initializer_range=0.05, **config.backbone.options)
+    made: Any = spikify(MembraneBertForSequenceClassification(own), NEURON, T).train()
+    made(**batch()).logits.square().sum().backward()
+    norm = nn.utils.get_total_norm([p.grad for p in made.parameters() if p.grad is not None])
+    assert 0 < float(norm) < 1e8

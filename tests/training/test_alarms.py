@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -38,6 +39,26 @@ def test_a_loss_gone_wrong_names_step_and_place_and_is_not_kept(
     assert max(map(step_of, checkpoints(tmp_path / "checkpoints"))) == 5, "the checkpoint is from before"
     monkeypatch.setattr(Toy, "training_step", step)
     assert max(row[0] for row in train(tmp_path).rows) == STEPS
+
+
+def test_a_gradient_that_is_clipped_to_nothing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finite values whose squares are not: torch divides them by infinity, and the weights would never change."""
+    made, step = Toy.__init__, Toy.training_step
+
+    def clipped(self: Toy, at: Any) -> None:
+        made(self, at)
+        self.stage.clip = 1.0
+
+    def steep(self: Toy, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
+        weight = self.model[0].weight
+        return step(self, batch, batch_idx) + 1e25 * (weight - weight.detach()).sum()
+
+    monkeypatch.setattr(Toy, "__init__", clipped)
+    monkeypatch.setattr(Toy, "training_step", steep)
+    with pytest.raises(
+        TrainingError, match=r"norm of the gradient is inf at step 5, .*largest for 0\.weight \(1e\+25\)"
+    ):
+        train(tmp_path)
 
 
 @pytest.mark.parametrize(
