@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import lightning as L
 import torch
@@ -161,7 +161,7 @@ def _largest(module: StageModule, batch: dict[str, Tensor]) -> str:
 def _steepest(module: StageModule, batch: dict[str, Tensor]) -> str:
     """The parameter with the largest gradient of a step, and how large; the last step's are clipped to nothing."""
     module.zero_grad()
-    module.training_step(batch, 0).backward()
+    cast(Tensor, module.training_step(batch, 0)).backward()
     sizes = {name: float(p.grad.abs().max()) for name, p in module.model.named_parameters() if p.grad is not None}
     place = max(sizes, key=lambda name: sizes[name]) if sizes else "no parameter"
     return f"{place} ({sizes.get(place, 0):.3g})"
