@@ -118,7 +118,12 @@ KINDS = {
         "encoders",
         ("general", *LABELLED),
         "spiking",
-        {"num_attention_heads": Number(1, whole=True), "mask": bool, "attention_threshold": Number(0, above=True)},
+        {
+            "num_attention_heads": Number(1, whole=True),
+            "mask": bool,
+            "norm_eps": Number(0, above=True),
+            "attention_threshold": Number(0, above=True),
+        },
         config=f"{_MODELS}.spikformer.SpikformerConfig",
         encoder=f"{_MODELS}.spikformer.SpikformerModel",
         classifier=f"{_MODELS}.spikformer.SpikformerForSequenceClassification",

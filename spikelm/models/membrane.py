@@ -65,7 +65,7 @@ class MembraneOutput(nn.Module):
         return input_tensor + self.dropout(self.dense(hidden_states))
 
 
-def norm_after_linears(layer: Any, norm: str, ffn_activation: str = "none", eps: float = 1e-5) -> None:
+def norm_after_linears(layer: Any, norm: str, ffn_activation: str = "none", *, eps: float) -> None:
     """Turn one of transformers' BERT layers into a layer with membrane residual, in place."""
     for path in LINEARS:
         layer.set_submodule(path, NormedLinear(layer.get_submodule(path), norm, eps))
@@ -84,7 +84,7 @@ class MembraneBertForPreTraining(BertForPreTraining):
     def __init__(self, config: MembraneBertConfig) -> None:
         super().__init__(config)
         for layer in self.bert.encoder.layer:
-            norm_after_linears(layer, config.norm, config.ffn_activation, config.norm_eps)
+            norm_after_linears(layer, config.norm, config.ffn_activation, eps=config.norm_eps)
 
 
 class MembraneBertForSequenceClassification(BertForSequenceClassification):
@@ -95,4 +95,4 @@ class MembraneBertForSequenceClassification(BertForSequenceClassification):
     def __init__(self, config: MembraneBertConfig) -> None:
         super().__init__(config)
         for layer in self.bert.encoder.layer:
-            norm_after_linears(layer, config.norm, config.ffn_activation, config.norm_eps)
+            norm_after_linears(layer, config.norm, config.ffn_activation, eps=config.norm_eps)

@@ -29,6 +29,7 @@ class SpikformerConfig(BertConfig):
     model_type = "spikformer"
 
     mask: bool = False
+    norm_eps: float = 1e-5  # torch's, as in the original (why it matters: MembraneBertConfig)
     attention_threshold: float = 0.5
 
     @property
@@ -61,7 +62,7 @@ class SpikformerEncoder(nn.Module):
         blocks: Any = self.layer
         for layer in blocks:
             layer.attention.self = SpikeSelfAttention(config)
-            norm_after_linears(layer, "ln")
+            norm_after_linears(layer, "ln", eps=config.norm_eps)
             for output in (layer.attention.output, layer.output):
                 output.dropout = nn.Identity()  # a spike is passed on or it is not
         self.norm = nn.LayerNorm(config.hidden_size)

@@ -79,7 +79,7 @@ def reference(made: Any, ids: Tensor, T: int, mask: Tensor | None) -> tuple[Tens
 
     def normed(linear: Any, h: Tensor) -> Tensor:
         out = h @ linear.weight.T + linear.bias
-        return F.layer_norm(out, out.shape[-1:], linear.norm.weight, linear.norm.bias, 1e-12)
+        return F.layer_norm(out, out.shape[-1:], linear.norm.weight, linear.norm.bias, 1e-5)
 
     for layer in base.encoder.layer:
         q, k, v = (lif(normed(getattr(layer.attention.self, name), x)) for name in ("query", "key", "value"))
