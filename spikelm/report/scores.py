@@ -39,10 +39,11 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Pa
     lines = [[name, *_cells(found, tasks)] for name, found in systems.items()]
     shown = Table(title=title, title_justify="left")
     for heading in headings:
-        shown.add_column(heading, justify="left" if heading == "system" else "right")
+        shown.add_column(heading, justify="left" if heading == "system" else "right", no_wrap=True)
     for line in lines:
         shown.add_row(*line)
-    console = Console(width=max(Console().width, 120))
+    widths = [max(map(len, column)) + 3 for column in zip(headings, *lines, strict=True)]  # no name is cut short
+    console = Console(width=max(Console().width, 120, sum(widths) + 1))
     console.print(shown)
     if missing:
         console.print(f"  {len(missing)} of {len(jobs)} runs are not finished", soft_wrap=True)
