@@ -81,7 +81,9 @@ def _found(run: Run, whole: bool) -> dict[str, Any] | None:
 
 
 def _damaged(run: Run, result: dict[str, Any]) -> list[str]:
-    """The files of a run's model that are not what its result says."""
+    """The files of a run's model that are not what its result says; the oldest results say nothing of them."""
+    if not (run.directory / "model").is_dir():
+        return ["model"]
     return damaged(run.directory, result.get("files", {}), "model/")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.console import Console
 from spikelm.compose import load_config
 from spikelm.errors import TrainingError
 from spikelm.experiment import open_run, run_experiment
-from spikelm.records import RESULT_FIELDS
+from spikelm.records import RESULT_FIELDS, digest, write_json
 
 QUIET = Console(quiet=True)
 
@@ -57,6 +58,21 @@ def test_two_runs_of_one_config_are_identical(tmp_path: Path) -> None:
     assert a["energy_mj"] == b["energy_mj"]
     assert a["firing_rate"] == b["firing_rate"]
     assert a["source"] == b["source"]
+
+
+@pytest.mark.parametrize("sums", [True, False])
+def test_a_result_without_its_weights_is_made_again_when_they_are_needed(sums: bool, tmp_path: Path) -> None:
+    """As after copying reference results into a store; the oldest of them have no checksums of files."""
+    first = smoke(tmp_path, "task=glue/rte", "neuron=ann")
+    before = next(tmp_path.glob("pretrain/*"))
+    shutil.rmtree(before / "model")
+    if not sums:
+        result = json.loads((before / "result.json").read_text())
+        kept = {key: value for key, value in result.items() if key not in ("files", "checksum")}
+        write_json(before / "result.json", {**kept, "checksum": digest(kept)})
+    again = smoke(tmp_path, "task=glue/rte", "neuron=ann", "force=true")
+    assert again["metrics"] == first["metrics"]
+    assert (before / "model").is_dir()
 
 
 class Stop(Exception):

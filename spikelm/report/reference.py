@@ -122,7 +122,7 @@ def _index(
         "",
         "Every folder but `tables` and `figures` has `result.json` files, without weights. The folder is a store:"
         " `spikelm-report table 3 --runs-dir runs/reference` reads it, and what is copied into another store"
-        " (`cp -rn runs/reference/*-* runs/reference/pretrain runs/`) is not run again unless its weights are needed.",
+        " (`cp -rn runs/reference/. runs/`) is not run again unless its weights are needed.",
         "",
         *(f"- [{table.name}](tables/{table.name}.md): {table.title}{_lacks(table.missing)}" for table in tables),
         "",

@@ -1,4 +1,4 @@
-"""Attention for training on a CPU: torch's own products and digits, with less kept for the backward.
+"""Attention for training on a CPU: torch's own products, digit by digit, with less drawn and kept for its dropout.
 
 With dropout, torch's scaled_dot_product_attention takes its plain path on a CPU, which keeps scaled copies of q and k,
 the value, the probabilities before and after dropout and the noise, all as floats. Here q and the probabilities are

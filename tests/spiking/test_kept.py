@@ -12,7 +12,8 @@ from transformers import BertModel
 
 from benchmarks.saved import saved_bytes
 from spikelm.neurons.bispike import BiSpike
-from spikelm.spiking import spikify
+from spikelm.neurons.packing import pack_noise
+from spikelm.spiking import dropout, sdpa, spikify
 from spikelm.spiking.dropout import BitDropout
 from spikelm.spiking.linear import SpikeLinear
 from spikelm.spiking.sdpa import attend
@@ -70,13 +71,50 @@ def test_what_is_not_spikes_is_kept_as_it_is() -> None:
     )
 
 
+@pytest.fixture
+def torchs_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise that torch's dropout draws, so that digits can be compared with its own."""
+
+    def draw(x: Tensor, p: float) -> Tensor:
+        return pack_noise(torch.empty(x.shape, dtype=torch.int8).bernoulli_(1 - p))
+
+    for module in (dropout, sdpa):
+        monkeypatch.setattr(module, "draw", draw)
+        monkeypatch.setattr(module, "level", lambda x, p: x.new_ones(()).div_(1 - p))
+
+
 @pytest.mark.parametrize("shape", [(4, 5, 16), (3, 7)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_dropout_draws_and_gives_what_torchs_does(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_dropout_gives_torchs_digits(torchs_draws: None, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x = torch.randn(shape, dtype=dtype, requires_grad=True)
     ours, torchs = BitDropout(0.1), nn.Dropout(0.1)
     assert same(gradients(lambda: ours(x), [x]), gradients(lambda: torchs(x), [x]))
     assert torch.equal(ours.eval()(x), x)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_dropout_drops_each_value_with_its_chance_whatever_its_neighbours(p: float) -> None:
+    torch.manual_seed(3)
+    n = 1 << 20
+    x = torch.ones(n, requires_grad=True)
+    dropped = (BitDropout(p)(x).detach() == 0).double()
+    sigma = (p * (1 - p) / n) ** 0.5
+    assert abs(dropped.mean() - p) < 5 * sigma
+    for distance in (1, 2, 3, 4, 8, n // 8):  # neighbours in a word, a byte, a lane
+        both = (dropped[distance:] * dropped[:-distance]).mean()
+        assert abs(both - p * p) < 5 * p * (1 - p) / n**0.5
+    for place in range(4):  # of the four draws of a word
+        assert abs(dropped[place::4].mean() - p) < 10 * sigma
+
+
+def test_dropout_keeps_the_mean_and_repeats_with_its_seed() -> None:
+    x = torch.full((999, 31), 2.0, requires_grad=True)  # no whole bytes
+    first, again = gradients(lambda: BitDropout(0.3)(x), [x]), gradients(lambda: BitDropout(0.3)(x), [x])
+    assert same(first, again)
+    assert not same(first, gradients(lambda: BitDropout(0.3)(x), [x], seed=5))
+    stays = 1 - round(0.3 * 65536) / 65536
+    assert first[0].unique().tolist() == pytest.approx([0.0, 2 / stays], rel=1e-6)
+    assert first[0].mean().item() == pytest.approx(2.0, abs=0.05)
 
 
 def test_dropout_keeps_a_bit_a_value() -> None:
@@ -90,7 +128,7 @@ class _Attention(nn.Module):
 
 
 @pytest.mark.parametrize("masked", ["none", "bool", "row", "float"])
-def test_attention_gives_torchs_digits(masked: str) -> None:
+def test_attention_gives_torchs_digits(torchs_draws: None, masked: str) -> None:
     neuron = BiSpike(2, memory=False)
     leaves = [torch.randn(2, 2, 9, 32, requires_grad=True) for _ in range(3)]
     neuron(leaves[0])
