@@ -1,7 +1,7 @@
 """Memory of one training step: bytes kept for the backward, and growth of the process over the built model.
 
-Against the plain BERT of the same size and against a BERT whose neurons are the naive loop. Each model has a process
-of its own, because a process does not give its peak back.
+Against the plain BERT of the same size and a BERT whose neurons are the naive loop, with glibc's heap as it is and kept
+between steps. Each model has a process of its own, because a process does not give its peak back.
 
 python -m benchmarks.memory [--quick] [--layers 12] [--hidden 768] [--batch 4] [--length 128] [--T 4]
 """
@@ -22,9 +22,10 @@ from benchmarks.saved import saved_bytes
 from benchmarks.step import NEURONS, bert, step
 from benchmarks.timing import arguments, report
 from spikelm.neurons.bispike import BiSpike
+from spikelm.processor import keep_heap
 from spikelm.spiking import neurons, spikify
 
-KINDS = ("plain", "ours", "checkpointed", "loop")
+KINDS = ("plain", "ours", "checkpointed", "loop", "plain, heap kept", "ours, heap kept")
 
 
 class Loop(BiSpike):
@@ -37,8 +38,10 @@ class Loop(BiSpike):
 
 def one(kind: str, args: Any) -> dict[str, float]:
     """Bytes kept and peak growth of one kind of model, in this process."""
+    if kind.endswith("heap kept"):  # as trainer=cpu does
+        keep_heap()
     model: Any = bert(args)
-    if kind != "plain":
+    if not kind.startswith("plain"):
         model = spikify(model, NEURONS["bispike"], args.T)
     if kind == "checkpointed":
         model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -55,9 +58,14 @@ def one(kind: str, args: Any) -> dict[str, float]:
     return {"kept": saved_bytes(lambda: model(input_ids=ids).last_hidden_state, owned), "growth": growth}
 
 
+def _reference(kind: str) -> str:
+    """The plain model with the same allocator."""
+    return "plain, heap kept" if kind.endswith("heap kept") else "plain"
+
+
 def main() -> None:
     sizes = {"layers": 12, "hidden": 768, "batch": 4, "length": 128, "T": 4, "kind": -1}
-    args = arguments("Memory of a training step", **sizes)
+    args = arguments("Memory of a training step", heap=False, **sizes)
     if args.kind >= 0:
         print(json.dumps(one(KINDS[args.kind], args)))
         return
@@ -68,13 +76,12 @@ def main() -> None:
         options = [f"--{name}={getattr(args, name)}" for name in sizes if name != "kind"]
         command = [sys.executable, "-m", "benchmarks.memory", *options, f"--kind={index}"]
         found[kind] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    plain = found["plain"]
     rows = [
         {
             "model": kind,
-            "T": 1 if kind == "plain" else args.T,
-            "kept / plain's": value["kept"] / plain["kept"],
-            "growth / plain's": value["growth"] / plain["growth"],
+            "T": 1 if kind.startswith("plain") else args.T,
+            "kept / plain's": value["kept"] / found["plain"]["kept"],
+            "growth / plain's": value["growth"] / found[_reference(kind)]["growth"],
             "kept, GB": value["kept"] / 1e9,
             "growth, GB": value["growth"] / 1e9,
         }

@@ -20,8 +20,8 @@ from spikelm.processor import keep_heap
 __all__ = ["Timing", "arguments", "interleaved", "quartiles", "ratio", "report", "rounds", "slope"]
 
 
-def arguments(description: str, **sizes: int) -> argparse.Namespace:
-    """--quick, --repeats, --threads and one option per size."""
+def arguments(description: str, heap: bool = True, **sizes: int) -> argparse.Namespace:
+    """--quick, --repeats, --threads and one option per size; `heap` keeps freed memory with the process."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="few repeats: does it run, not how fast")
     parser.add_argument("--repeats", type=int, default=30, help="timed rounds (default: %(default)s)")
@@ -33,7 +33,8 @@ def arguments(description: str, **sizes: int) -> argparse.Namespace:
         args.repeats = min(args.repeats, 5)
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    keep_heap()  # for all contestants: fresh pages are dear, and their price is noise
+    if heap:  # for all contestants: fresh pages are dear, and their price is noise
+        keep_heap()
     return args
 
 
