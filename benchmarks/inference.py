@@ -14,7 +14,7 @@ import torch
 from transformers import BertForSequenceClassification
 
 from benchmarks.step import NEURONS, bert_config
-from benchmarks.timing import arguments, ratio, report, rounds
+from benchmarks.timing import arguments, ratio, report, rounds, spread
 from spikelm.exported.convert import export
 from spikelm.spiking import spikify
 
@@ -55,6 +55,7 @@ def main() -> None:
             "model": name.partition(" T=")[0],
             "T": int(name.rpartition("=")[2]),
             "/ plain forward": ratio(timing, timings["plain"]),
+            "quartiles": spread(timing, timings["plain"]),
             "/ T plain forwards": ratio(timing, timings["plain"], int(name.rpartition("=")[2])),
             "seconds": {"model": timing.record(), "plain": timings["plain"].record()},
         }

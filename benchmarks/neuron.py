@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from benchmarks import naive
-from benchmarks.cpu_time import interleaved_cpu
 from benchmarks.saved import saved_bytes
-from benchmarks.timing import arguments, report
+from benchmarks.timing import arguments, ratio, report, rounds, spread
 from spikelm.neurons.base import Neuron
 from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.compiled import can_compile
@@ -63,20 +62,21 @@ def measure(
     runs = {"ours": both(neuron), "naive": both(plain), "copy": lambda: target.copy_(x.detach())}
     if compiled:
         runs["compiled"] = both(neuron, compiled=True)
-    seconds = interleaved_cpu(runs, repeats)
+    timings = rounds(runs, repeats)
     neuron.compiled = False
     owned = (*neuron.parameters(), *neuron.buffers())  # x counts for whoever keeps it
     kept = {key: saved_bytes(lambda spike=spike: spike(x), owned) for key, spike in (("ours", neuron), ("loop", plain))}
     return {
         "neuron": name,
         "T": T,
-        "loop / ours": seconds["naive"] / seconds["ours"],
-        "loop / compiled": seconds["naive"] / seconds["compiled"] if compiled else "",
-        "ours / copy of x": seconds["ours"] / seconds["copy"],
-        "compiled / copy": seconds["compiled"] / seconds["copy"] if compiled else "",
+        "loop / ours": ratio(timings["naive"], timings["ours"]),
+        "quartiles": spread(timings["naive"], timings["ours"]),
+        "loop / compiled": ratio(timings["naive"], timings["compiled"]) if compiled else "",
+        "ours / copy of x": ratio(timings["ours"], timings["copy"]),
+        "compiled / copy": ratio(timings["compiled"], timings["copy"]) if compiled else "",
         "saved / x": kept["ours"] / x.nbytes,
         "saved / loop's": kept["ours"] / kept["loop"],
-        "seconds": seconds,
+        "seconds": {name: timing.record() for name, timing in timings.items()},
     }
 
 

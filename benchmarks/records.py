@@ -104,6 +104,8 @@ def _table(title: str, rows: Sequence[Row], last: Mapping[str, Any] | None) -> T
 
 
 def _cell(now: Any, then: Any) -> str:
+    if isinstance(now, tuple):
+        return " to ".join(f"{value:.2f}" for value in now)
     if not isinstance(now, float):
         return "" if now is None else str(now)
     text = f"{now:.2f}" if abs(now) >= 0.1 else f"{now:.2g}"

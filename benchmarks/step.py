@@ -13,8 +13,7 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertModel
 
-from benchmarks.cpu_time import interleaved_cpu
-from benchmarks.timing import arguments, report
+from benchmarks.timing import arguments, ratio, report, rounds, spread
 from spikelm.neurons.compiled import can_compile
 from spikelm.spiking import neurons as neurons_of
 from spikelm.spiking import spikify
@@ -64,7 +63,7 @@ def step(model: nn.Module, ids: torch.Tensor, compiled: bool = False) -> Callabl
 
 def main() -> None:
     args = arguments("A spiking step against the plain one", layers=4, hidden=512, batch=16, length=128)
-    args.repeats = min(args.repeats, 2 if args.quick else 9)
+    args.repeats = min(args.repeats, 2 if args.quick else 5)
     neurons = ["bispike"] if args.quick else list(NEURONS)
     ids = torch.randint(0, 1000, (args.batch, args.length))
     rows = []
@@ -78,18 +77,19 @@ def main() -> None:
             runs["none: plain, our dropout"] = step(quick_dropout(bert(args)), ids)
         if not args.quick and T > 1:  # what the larger matrices cost by themselves
             runs["none: plain, T times the batch"] = step(models["plain"], ids.repeat(T, 1))
-        seconds = interleaved_cpu(runs, args.repeats)
-        for name in runs:
+        timings = rounds(runs, args.repeats)
+        plain = timings.pop("plain")
+        for name, timing in timings.items():
             steps = 1 if name == "none: plain, our dropout" else T
-            if name != "plain":
-                rows.append(
-                    {
-                        "neuron": name,
-                        "T": T,
-                        "step / (T plain steps)": seconds[name] / (steps * seconds["plain"]),
-                        "seconds": {"spiking": seconds[name], "plain": seconds["plain"]},
-                    }
-                )
+            rows.append(
+                {
+                    "neuron": name,
+                    "T": T,
+                    "step / (T plain steps)": ratio(timing, plain, steps),
+                    "quartiles": spread(timing, plain, steps),
+                    "seconds": {"spiking": timing.record(), "plain": plain.record()},
+                }
+            )
     title = f"training step, {args.layers} layers x {args.hidden}, batch {args.batch} x {args.length}"
     report("step", title, rows, args)
 

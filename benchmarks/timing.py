@@ -17,7 +17,7 @@ import torch
 from benchmarks.records import report
 from spikelm.processor import keep_heap
 
-__all__ = ["Timing", "arguments", "interleaved", "quartiles", "ratio", "report", "rounds", "slope"]
+__all__ = ["Timing", "arguments", "interleaved", "quartiles", "ratio", "report", "rounds", "slope", "spread"]
 
 
 def arguments(description: str, heap: bool = True, **sizes: int) -> argparse.Namespace:
@@ -82,6 +82,12 @@ def rounds(contestants: Mapping[str, Callable[[], object]], repeats: int, warm: 
 def ratio(one: Timing, other: Timing, times: float = 1.0) -> float:
     """The median over rounds of one's CPU time over `times` the other's in the same round."""
     return statistics.median(a / (times * b) for a, b in zip(one.cpu, other.cpu, strict=True))
+
+
+def spread(one: Timing, other: Timing, times: float = 1.0) -> tuple[float, float]:
+    """The quartiles of the same ratios: half of the rounds lie between them."""
+    low, _, high = quartiles([a / (times * b) for a, b in zip(one.cpu, other.cpu, strict=True)])
+    return low, high
 
 
 def interleaved(contestants: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
