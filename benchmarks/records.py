@@ -91,12 +91,14 @@ def key(row: Row) -> tuple[Any, ...]:
 
 def _table(title: str, rows: Sequence[Row], last: Mapping[str, Any] | None) -> Table:
     before = {key(row): row for row in last["rows"]} if last else {}
-    columns = {column: value for row in rows for column, value in row.items() if not isinstance(value, dict)}
+    shown = [{column: value for column, value in row.items() if not isinstance(value, dict)} for row in rows]
+    columns = {column: value for row in shown for column, value in row.items() if value not in ("", None)}
     table = Table(title=title)
     if last:
         table.caption = f"in brackets: {last['time']} ({last['machine']['processor']}) over now"
     for column, value in columns.items():
-        table.add_column(column, justify="right" if isinstance(value, float) else "left")
+        side = "right" if isinstance(value, float) else "left"
+        table.add_column(column, justify=side, no_wrap=isinstance(value, str))  # a name is never cut
     for row in rows:
         then = before.get(key(row), {})
         table.add_row(*(_cell(row.get(column), then.get(column)) for column in columns))
