@@ -15,7 +15,9 @@ def main() -> None:
     start = time.perf_counter()
     for name in names:
         sys.argv = [name, *options]
+        began = time.perf_counter()
         import_module(f"benchmarks.{name}").main()
+        print(f"{name}: {time.perf_counter() - began:.0f} seconds\n")
     print(f"{len(names)} benchmarks in {time.perf_counter() - start:.0f} seconds")
 
 

@@ -60,23 +60,14 @@ def main() -> None:
     sweep: dict[str, list[float]] = {name: [] for name in ways}  # steps a second, all jobs together
     spent: dict[str, list[float]] = {name: [] for name in ways}  # steps a CPU second, which other jobs do not disturb
     for _ in range(repeats):
-        for keep in heap:
+        for keep in () if args.quick else heap:
             heap[keep] += together(args, 1, 1, keep)
         for name, (jobs, threads) in ways.items():
             done = together(args, jobs, threads, True)
             sweep[name].append(sum(args.steps / job["wall"] for job in done))
             spent[name].append(jobs * args.steps / sum(job["user"] + job["system"] for job in done))
-    found = {keep: {key: statistics.median(r[key] for r in runs) for key in runs[0]} for keep, runs in heap.items()}
-    cpu = {keep: one["user"] + one["system"] for keep, one in found.items()}
-    rows = [
-        {
-            "what": "heap kept / glibc's defaults",
-            "CPU time of a step": cpu[True] / cpu[False],
-            "of it in the system, before": found[False]["system"] / cpu[False],
-            "of it in the system, after": found[True]["system"] / cpu[True],
-            "peak memory": found[True]["peak_mb"] / found[False]["peak_mb"],
-            "seconds": {"kept": found[True], "defaults": found[False]},
-        },
+    rows = [] if args.quick else [_heap_row(heap)]
+    rows += [
         {
             "what": "two one-thread jobs / one two-thread job",
             "steps a second": _gain(sweep),
@@ -85,6 +76,20 @@ def main() -> None:
         },
     ]
     report("processor", f"T=4, {args.layers} layers x {args.hidden}, batch {args.batch} x {args.length}", rows, args)
+
+
+def _heap_row(heap: dict[bool, list[dict[str, Any]]]) -> dict[str, Any]:
+    """A step with the heap kept against one with glibc's defaults."""
+    found = {keep: {key: statistics.median(r[key] for r in runs) for key in runs[0]} for keep, runs in heap.items()}
+    cpu = {keep: one["user"] + one["system"] for keep, one in found.items()}
+    return {
+        "what": "heap kept / glibc's defaults",
+        "CPU time of a step": cpu[True] / cpu[False],
+        "of it in the system, before": found[False]["system"] / cpu[False],
+        "of it in the system, after": found[True]["system"] / cpu[True],
+        "peak memory": found[True]["peak_mb"] / found[False]["peak_mb"],
+        "seconds": {"kept": found[True], "defaults": found[False]},
+    }
 
 
 if __name__ == "__main__":

@@ -64,6 +64,8 @@ def step(model: nn.Module, ids: torch.Tensor, compiled: bool = False) -> Callabl
 def main() -> None:
     args = arguments("A spiking step against the plain one", layers=4, hidden=512, batch=16, length=128)
     args.repeats = min(args.repeats, 2 if args.quick else 5)
+    if args.quick:
+        args.batch = min(args.batch, 4)
     neurons = ["bispike"] if args.quick else list(NEURONS)
     ids = torch.randint(0, 1000, (args.batch, args.length))
     rows = []
