@@ -1,7 +1,7 @@
 """Memory of one training step: bytes kept for the backward, and growth of the process over the built model.
 
 Against the plain BERT of the same size and a BERT whose neurons are the naive loop, with glibc's heap as it is and kept
-between steps. Each model has a process of its own, because a process does not give its peak back.
+between steps. Each model has a process of its own, because a process does not give its peak back (Linux only).
 
 python -m benchmarks.memory [--quick] [--layers 12] [--hidden 768] [--batch 4] [--length 128] [--T 4]
 """
@@ -9,7 +9,6 @@ python -m benchmarks.memory [--quick] [--layers 12] [--hidden 768] [--batch 4] [
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -52,25 +51,18 @@ def one(kind: str, args: Any) -> dict[str, float]:
     ids = torch.randint(0, 1000, (args.batch, args.length))
     with torch.no_grad():
         model(input_ids=ids[:1, :8])  # sets the amplitudes, and loads what is loaded once
-    before = _forget_peak()
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak: building the model may have held more
+    before = _status("VmRSS")
     step(model, ids)()
-    growth = _peak() - before
+    growth = _status("VmHWM") - before
     owned = [*model.parameters(), *model.buffers()]
     return {"kept": saved_bytes(lambda: model(input_ids=ids).last_hidden_state, owned), "growth": growth}
 
 
-def _peak() -> int:
-    """The most bytes that this process has held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _forget_peak() -> int:
-    """The bytes that this process holds now, from which its peak is counted anew (Linux; elsewhere its peak so far)."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")  # building the model may have held more than the step will
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    except OSError:
-        return _peak()
+def _status(field: str) -> int:
+    """Bytes of a field of /proc/self/status; the peak of getrusage would start at that of the parent process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
 
 def _reference(kind: str) -> str:

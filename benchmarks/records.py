@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import platform
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from rich.table import Table
 from spikelm.schema import default_runs_dir
 
 Row = Mapping[str, Any]
+WIDTH = 130  # of a table that goes to a file
 
 
 def folder() -> Path:
@@ -64,7 +66,7 @@ def report(name: str, title: str, rows: Sequence[Row], args: argparse.Namespace)
         "rows": list(rows),
     }
     last = _last(path, record)
-    Console().print(_table(title, rows, last))
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(_table(title, rows, last))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".json.part")
     part.write_text(json.dumps(record, indent=2) + "\n")
