@@ -106,6 +106,7 @@ def latex(data: TableData) -> str:
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{latex_text(data.title)}. Ours at {latex_text(data.where)}.}}",
+            r"\smallskip",  # a caption above the table would touch its first rule
             rf"\label{{tab:spikelm-{data.id}}}",
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             rf"\begin{{tabular}}{{ll{'r' * len(columns)}}}",
