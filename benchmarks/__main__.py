@@ -10,8 +10,8 @@ NAMES = ("neuron", "step", "memory", "inference", "generate", "data", "startup",
 
 
 def main() -> None:
-    options = [word for word in sys.argv[1:] if word.startswith("-")]
-    names = [word for word in sys.argv[1:] if not word.startswith("-")] or NAMES
+    options = [word for word in sys.argv[1:] if word not in NAMES]  # each benchmark refuses those it does not know
+    names = [word for word in sys.argv[1:] if word in NAMES] or NAMES
     start = time.perf_counter()
     for name in names:
         sys.argv = [name, *options]
