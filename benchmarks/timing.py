@@ -17,7 +17,7 @@ import torch
 from benchmarks.records import report
 from spikelm.processor import keep_heap
 
-__all__ = ["Timing", "arguments", "interleaved", "quartiles", "ratio", "report", "rounds", "slope", "spread"]
+__all__ = ["Timing", "arguments", "quartiles", "ratio", "report", "rounds", "slope", "spread"]
 
 
 def arguments(description: str, heap: bool = True, **sizes: int) -> argparse.Namespace:
@@ -88,11 +88,6 @@ def spread(one: Timing, other: Timing, times: float = 1.0) -> tuple[float, float
     """The quartiles of the same ratios: half of the rounds lie between them."""
     low, _, high = quartiles([a / (times * b) for a, b in zip(one.cpu, other.cpu, strict=True)])
     return low, high
-
-
-def interleaved(contestants: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median CPU seconds of each contestant."""
-    return {name: timing.seconds for name, timing in rounds(contestants, repeats).items()}
 
 
 def slope(sizes: list[float], seconds: list[float]) -> float:

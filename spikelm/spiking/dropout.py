@@ -19,6 +19,11 @@ DRAWS = 1 << 16
 PER_WORD = 4  # draws in 64 bits
 
 
+def dropped(p: float) -> int:
+    """How many of the 65536 draws drop a value; one at least keeps it."""
+    return min(round(p * DRAWS), DRAWS - 1)
+
+
 def draw(x: Tensor, p: float) -> Tensor:
     """The values of x that stay, as bits: those whose draw is not among the lowest share p."""
     count = lanes(1, x.numel(), ROWS)
@@ -27,13 +32,13 @@ def draw(x: Tensor, p: float) -> Tensor:
     kept = torch.empty((count, size), dtype=torch.int8, device=x.device)
     for lane in kept:  # a lane at a time: its draws stay in cache
         draws = words.random_(-(1 << 63), None).view(torch.int16)[:size]
-        torch.ge(draws, round(p * DRAWS) - DRAWS // 2, out=lane)
+        torch.ge(draws, dropped(p) - DRAWS // 2, out=lane)
     return pack_noise(kept)
 
 
 def level(x: Tensor, p: float) -> Tensor:
     """What a value that stays is multiplied by: the mean of many draws is x."""
-    return x.new_ones(()).div_(1 - round(p * DRAWS) / DRAWS)
+    return x.new_ones(()).div_(1 - dropped(p) / DRAWS)
 
 
 class BitDropoutFunction(torch.autograd.Function):

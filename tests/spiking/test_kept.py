@@ -117,6 +117,11 @@ def test_dropout_keeps_the_mean_and_repeats_with_its_seed() -> None:
     assert first[0].mean().item() == pytest.approx(2.0, abs=0.05)
 
 
+def test_dropout_of_nearly_all_values_stays_finite() -> None:
+    x = torch.ones(64, requires_grad=True)
+    assert all(one.isfinite().all() for one in gradients(lambda: BitDropout(1 - 1e-9)(x), [x]))
+
+
 def test_dropout_keeps_a_bit_a_value() -> None:
     x = torch.randn(16, 64, requires_grad=True)
     assert saved_bytes(lambda: BitDropout(0.1)(x)) == x.numel() / 8
