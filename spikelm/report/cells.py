@@ -59,6 +59,8 @@ class Cell:
     def difference_text(self) -> str:
         """With its sign; for words whether they agree."""
         if self.difference is not None:
+            if self.difference == 0 and self.digits == 0:
+                return "same"  # T or bits: a setting, not a score
             return f"{self.difference:+.{self.digits}f}".replace("-", "−")
         if self.ours and isinstance(self.paper, str):
             return "same" if str(self.ours[0]).lower() == self.paper.lower() else "differs"

@@ -90,8 +90,9 @@ def reproduce(args: argparse.Namespace) -> int:
         tables = _chosen_tables(args.id.removeprefix("table"), args.tasks)
     else:
         figures = _figure_ids(args.id)
-    wanted: list[Wanted] = [run for one in tables for run in table_runs(one, results)]
-    wanted += [run for id in figures for run in figure_runs(load_figure(id), results)]
+    with Console(stderr=True).status("which runs this needs, and which are there"):
+        wanted: list[Wanted] = [run for one in tables for run in table_runs(one, results)]
+        wanted += [run for id in figures for run in figure_runs(load_figure(id), results)]
     titles = [*(f"table {one.id}" for one in tables), *(load_figure(id).label for id in figures)]
     title = "all tables and figures" if args.id == "all" else ", ".join(titles)
     code = run_missing(f"{title} at {selection.where}", wanted, results, launcher, args.plan)

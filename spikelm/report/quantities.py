@@ -49,9 +49,8 @@ def runs_of(quantity: Quantity, results: Results, seed: int) -> list[Found]:
         ]
     if quantity.task:
         return [results.find(system, quantity.task, seed)]
-    tuned = [results.find(system, f"glue/{task}", seed) for task in GLUE]
-    if quantity.measure in AVERAGES or not has_pretraining(tuned[0].config):
-        return tuned
+    if quantity.measure in AVERAGES or not has_pretraining(results.find(system, f"glue/{GLUE[0]}", seed).config):
+        return [results.find(system, f"glue/{task}", seed) for task in GLUE]
     return [results.find(system, "pretrain", seed)]
 
 

@@ -29,12 +29,17 @@ def show_claims(found: Sequence[Verdict], selection: Selection, console: Console
     for column, width in (("section", 8), ("claim", 50), ("", 8), ("checked; ours (the paper's)", 44)):
         table.add_column(column, width=width, overflow="fold")
     for one in found:
-        lines = [one.check, numbers_text(one) or one.reason or f"{len(one.missing)} runs missing"]
+        lines = [one.check, numbers_text(one) or one.reason or missing_text(one)]
         colour = COLOURS[one.status]
         table.add_row(
             one.section, escape(one.statement), f"[{colour}]{one.status}[/{colour}]", escape("\n".join(lines))
         )
     console.print(table)
+
+
+def missing_text(one: Verdict) -> str:
+    """How many runs a claim still needs."""
+    return f"{len(one.missing)} run{'s' if len(one.missing) > 1 else ''} missing"
 
 
 def numbers_text(one: Verdict) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,13 @@ from canned import Canned, glue, result
 
 from spikelm.errors import ConfigError
 from spikelm.report.claims import Claim, check_claim, evaluate, load_claims
-from spikelm.report.quantities import Quantity
+from spikelm.report.quantities import AVERAGES, WIDTHS, Quantity
+from spikelm.report.selection import Results, Selection
 from spikelm.report.verdicts import claims_dict, numbers_text
 from spikelm.schema import config_dir
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 UNPRINTED = {"rate-is-predictable"}  # the paper shows it in figure 5 alone
 
 
@@ -48,6 +51,20 @@ def test_numbers_of_the_paper_are_those_of_its_tables() -> None:
             known = [table[system][measure] for table in (three, seven) if measure in table.get(system, {})]
             if measure in ("avg", "energy_fp32") and (printed := [float(v) for v in known if v is not None]):
                 assert claim.paper[name] in printed, (claim.id, name)
+
+
+SINGLE_RUN = {
+    id for id, claim in CLAIMS.items() if not {one.measure for one in claim.ours.values()} & {*AVERAGES, *WIDTHS}
+}
+
+
+@pytest.mark.parametrize("id", [*sorted(SINGLE_RUN), *(slow(id) for id in sorted(set(CLAIMS) - SINGLE_RUN))])
+def test_can_be_checked_at_scale_mini(id: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    store = tmp_path_factory.getbasetemp()  # one for all: composed configs are remembered by store
+    verdict = check_claim(CLAIMS[id], Results(Selection(scale="mini", root=store)))
+    assert verdict.reason == "", "its runs can be asked for"
+    assert verdict.status == "not run"
+    assert verdict.missing
 
 
 def test_an_average_is_over_nine_and_a_claim_can_fail(tmp_path: Path) -> None:

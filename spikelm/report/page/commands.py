@@ -40,9 +40,15 @@ def page(args: argparse.Namespace) -> None:
 
     from spikelm.report.page.site import Site
 
-    built = Site(Path(args.runs_dir)).build()
+    console, site = Console(), Site(Path(args.runs_dir))
+    built = site.build()
     said = f"page: {built.index} ({built.runs} runs, {built.written} pages written)"
-    Console().print(said, soft_wrap=True, highlight=False)
+    console.print(said, soft_wrap=True, highlight=False)
+    if built.untold:  # the page can be looked at meanwhile, and what is stopped here the next build goes on with
+        console.print(f"  working out the commands that make {built.untold} of the runs again, once for all")
+    while built.untold:
+        with console.status(f"{built.untold} to go"):
+            built = site.build()
 
 
 def serve(args: argparse.Namespace) -> None:

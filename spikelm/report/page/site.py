@@ -36,6 +36,7 @@ class Built:
     runs: int
     rendered: int  # pages of runs that were made anew
     written: int  # files that changed
+    untold: int = 0  # pages whose command another build has to work out
 
 
 class Site:
@@ -78,7 +79,8 @@ class Site:
         written += self._write_lists(shown)
         self._forget({row["name"] for row in shown})
         self._save({"version": self._version, "runs": rows, "composed": self._composed, "bases": commands.bases})
-        return Built(self.folder / "index.html", len(rows), rendered, written)
+        untold = sum(not entry["told"] for entry in rows.values())
+        return Built(self.folder / "index.html", len(rows), rendered, written, untold)
 
     def _run_page(self, record: Record, command: str | None, ids: set[str]) -> tuple[dict[str, Any], list[str]]:
         """Row and page of a run; what the schema does not foresee makes it a broken one, not a failed build."""

@@ -107,14 +107,15 @@ def scatter(points: Sequence[Point], groups: Sequence[str], x_label: str, y_labe
 
 
 def _mark(group: int, x: float, y: float) -> Markup:
-    """Colour and form, so that a group is told by either."""
-    colour = group % COLOURS
-    if group % 3 == 1:
-        path = f"M{x:.1f} {y - 5.5:.1f}l5 9h-10z"
-    elif group % 3 == 2:
-        path = f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z"
-    else:
+    """Colour and form: six of one and four of the other are twelve groups that differ."""
+    colour, form = group % COLOURS, group % 4
+    if form == 0:
         return Markup('<circle class="mark c{}" cx="{:.1f}" cy="{:.1f}" r="4.5"/>').format(colour, x, y)
+    path = {
+        1: f"M{x:.1f} {y - 5.5:.1f}l5 9h-10z",
+        2: f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z",
+        3: f"M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
+    }[form]
     return Markup('<path class="mark c{}" d="{}"/>').format(colour, path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,21 @@ def test_page_and_serve_take_the_store_and_the_port(tmp_path: Path, monkeypatch:
         main(["serve", "--port", "many"])
     with pytest.raises(SystemExit):
         main(["page", "k=3"])
+
+
+def test_the_page_is_there_at_once_and_then_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (1, 2, 3, 4):
+        write(tmp_path, number)
+    clock = itertools.count(0, 4)  # seconds: the first build has time for two commands, the next for one each
+    monkeypatch.setattr(rerun.time, "thread_time", lambda: next(clock))
+    assert main(["page", "--runs-dir", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "(4 runs" in said
+    assert "working out the commands that make 2 of the runs" in said
+    for page in (tmp_path / "report" / "run").iterdir():
+        assert "next build" not in page.read_text()
 
 
 def test_the_command_of_an_unknown_run_or_config_is_an_error(tmp_path: Path) -> None:
