@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spikelm.experiment import open_run
+from spikelm.identity import identity
 from spikelm.records import digest
 from spikelm.report.composed import composed
 from spikelm.schema import Config, default_runs_dir
@@ -34,10 +35,17 @@ class Selection:
         source = [f"source={self.source}"] if self.source else []
         return [f"scale={self.scale}", *source, f"runs_dir={self.root}", *self.overrides]
 
-    @property
+    @cached_property
     def extra(self) -> list[str]:
-        """The overrides that make it another result: not where its files are."""
-        return [override for override in self.overrides if not override.startswith(FILES)]
+        """The overrides that make it another result: not where its files are, nor how many threads train it."""
+        return [one for one in self.overrides if not one.startswith(FILES) and not self._same_runs_without(one)]
+
+    def _same_runs_without(self, override: str) -> bool:
+        """Whether a setting of the trainer leaves the runs the same: threads, devices, heap; not precision."""
+        if not override.startswith(("trainer=", "trainer.")):
+            return False
+        others = ("task=pretrain", "neuron=bispike", *(one for one in self.options if one != override))
+        return identity(composed((*others, override), self.root)) == identity(composed(others, self.root))
 
     @cached_property
     def source_name(self) -> str:
