@@ -116,7 +116,8 @@ def _index(
     lines = [
         f"{TITLE} at {selection.where}",
         "",
-        f"What `{' '.join(words)}` has made so far, kept by `spikelm-report reference` on {time.strftime('%Y-%m-%d')}:"
+        f"What `{' '.join(words)}` has made{' so far' if missing else ''}, kept by `spikelm-report reference` on"
+        f" {time.strftime('%Y-%m-%d')}:"
         f" {len(told)} finished runs ({_span(days)}; {hours:.1f} hours of runs, one after the other, {_threads(told)}),"
         f" {missing or 'none'} missing. Scores at this scale and source say nothing about the paper's data.",
         "",
