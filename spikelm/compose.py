@@ -152,10 +152,14 @@ def precheck(argv: Sequence[str]) -> bool:
 
 def _make_store(folder: Path, multirun: bool) -> None:
     """The folder of the runs, which Hydra would make with a traceback where it cannot; a sweep writes to it at once."""
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        if multirun and not os.access(folder, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    try:
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            if multirun and not os.access(folder, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except (OSError, ValueError) as error:  # a name too long, a loop of links, a NUL
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"runs_dir cannot be the name of a folder: {reason}", "runs_dir=DIR") from error
 
 
 def _variants(overrides: Sequence[str], multirun: bool) -> list[list[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from bad_overrides import OVERRIDES, examined
 from hypothesis import HealthCheck, given, settings
@@ -34,3 +36,11 @@ def test_what_once_was_a_traceback_is_refused(overrides: list[str]) -> None:
 def test_flags_that_go_around_the_schema_are_refused(flag: str) -> None:
     with pytest.raises(ConfigError, match="not supported"):
         precheck([flag])
+
+
+@pytest.mark.parametrize("multirun", [False, True])
+def test_a_store_that_no_folder_can_be_named_is_one_line(multirun: bool, tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for name in ("x" * 300, str(loop / "runs")):
+        assert examined([f"runs_dir={name}"], multirun).startswith("runs_dir cannot be the name of a folder")
