@@ -39,7 +39,7 @@ test: $(READY) ## set up, then run the tests
 test-slow: $(READY) ## the tests that take minutes
 	$(BIN)/pytest -m "slow and not faults"
 
-test-faults: $(READY) ## kill, fill, damage and starve real runs (over an hour; docs/reliability.md)
+test-faults: $(READY) ## kill, fill, damage and starve real runs (a quarter of an hour on two free cores; docs/reliability.md)
 	$(BIN)/pytest -m faults tests/faults -v
 
 test-slurm: $(READY) ## sweeps on a Slurm of one node (apt-get install slurm-wlm munge; also part of test-faults)
