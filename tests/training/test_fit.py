@@ -1,4 +1,4 @@
-"""How a fit computes: attention in bf16 on a CPU avoids the kernel whose backward is slow; dropout is on."""
+"""How a fit computes: attention in bf16 on a CPU avoids the kernel whose backward is slow; dropout is on; no fill."""
 
 from __future__ import annotations
 
@@ -41,6 +41,23 @@ def test_a_loaded_model_is_trained_with_its_dropout(tmp_path: Path, monkeypatch:
     options = ["scale=smoke", "task=glue/rte", "neuron=ann", f"runs_dir={tmp_path}"]
     run_experiment(load_config(options), Console(quiet=True))
     assert seen == {True}
+
+
+def test_memory_is_not_filled_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled: list[int] = []
+
+    def step(self: GlueModule, batch: Batch, batch_idx: int) -> torch.Tensor:
+        with torch.profiler.profile() as profile:
+            torch.empty(8)
+        filled.append(sum(event.count for event in profile.key_averages() if event.key == "aten::fill_"))
+        assert torch.are_deterministic_algorithms_enabled()
+        return self.label_loss(self.logits(batch), batch)
+
+    monkeypatch.setattr(GlueModule, "training_step", step)
+    run_experiment(
+        load_config(["scale=smoke", "task=glue/rte", "neuron=ann", f"runs_dir={tmp_path}"]), Console(quiet=True)
+    )
+    assert set(filled) == {0}
 
 
 def test_runs_whose_dropout_was_off_have_another_id() -> None:
