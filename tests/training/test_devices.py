@@ -24,6 +24,12 @@ PROJECT = Path(__file__).resolve().parents[2]
 BASE = ("scale=smoke", "trainer.accelerator=cpu", "backbone.dropout=0", "backbone.attention_dropout=0")
 TWO = "trainer.devices=2"
 FSDP = "trainer.strategy=fsdp"
+CRASH = """
+import spikelm.data.tokenizer
+def load_tokenizer(*args):
+    raise AssertionError("nobody foresaw this")
+spikelm.data.tokenizer.load_tokenizer = load_tokenizer
+"""
 
 
 def weights(runs: Path, *overrides: str) -> dict[str, torch.Tensor]:
@@ -177,15 +183,14 @@ def test_a_workers_error_is_the_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_workers_crash_is_one_line_and_its_traceback_is_kept(tmp_path: Path) -> None:
-    weights(tmp_path, "task=pretrain", "neuron=ann", "pretrain.steps=1")
-    (tokenizer,) = (tmp_path / ".cache").glob("wordpiece*.json")
-    tokenizer.write_text("{")
+def test_a_workers_crash_is_one_line_and_its_traceback_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(CRASH)  # read by every Python that starts
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{PROJECT}")
     with pytest.raises(SpikeLMError, match=r"rank 0 of 2") as caught:
         weights(tmp_path, "task=pretrain", "neuron=ann", TWO)
     assert "\n" not in caught.value.what
     (kept,) = tmp_path.glob("pretrain/*/traceback.txt")
-    assert "load_tokenizer" in kept.read_text()
+    assert "nobody foresaw this" in kept.read_text()
 
 
 @pytest.mark.slow
