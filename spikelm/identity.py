@@ -202,15 +202,16 @@ def size_of(backbone: BackboneConfig) -> dict[str, Any]:
 
 
 def _source(config: Config) -> dict[str, Any]:
+    general = config.task.kind == "general"
+    task_rows = config.general.task_rows if general else config.distill.task_rows if distills(config) else 0
     if config.source.name != "embedded" or config.task.files:
-        general = config.task.kind == "general"
-        task_rows = config.general.task_rows if general else config.distill.task_rows if distills(config) else 0
         return source_identity(config.task, config.source, Path(config.runs_dir) / ".cache", task_rows)
     found = {key: value for key, value in asdict(config.source).items() if value is not None}
     if config.task.kind == "seq2seq":  # pairs are not made of documents
         del found["documents"]
         return {**found, "version": f"seq2seq/{microworld.SEQ2SEQ_VERSION}"}
-    return {**found, "version": microworld.VERSION}
+    task = config.task.name.removeprefix("glue/")
+    return {**found, "version": microworld.PAIRS_VERSION if task_rows else microworld.version_of(task)}
 
 
 def _stage(stage: StageConfig) -> dict[str, Any]:

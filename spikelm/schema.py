@@ -77,7 +77,7 @@ class TaskConfig:
     tsv_columns: list[str] = field(default_factory=list)  # of an official TSV without a header line
     files: str = ""  # the folder of its own labelled rows, which it has whatever the source (a plugin's task)
     skip_broken: bool = False  # leave out TSV rows with too few or too many fields, as the hub does
-    mini_steps: int = 1500  # of fine-tuning at scale mini
+    mini_steps: int = 800  # of fine-tuning at scale mini
     paper_epochs: int = 0  # of SpikeLM's scripts
     bipft_epochs: int = 0  # of BiPFT's scripts, whose epochs the paper says it keeps (recipe=paper)
     # what follows is for seq2seq

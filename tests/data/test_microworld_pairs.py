@@ -10,7 +10,6 @@ from collections import Counter
 
 import pytest
 
-from spikelm.data import microworld
 from spikelm.data.microworld import SEQ2SEQ_ROWS, SEQ2SEQ_TASKS, seq2seq
 from spikelm.data.microworld.news import TOWNS, TRADES
 
@@ -102,7 +101,3 @@ def test_what_it_has_not_is_named() -> None:
         seq2seq("wmt14")
     with pytest.raises(ValueError, match="no split 'dev'"):
         seq2seq("xsum", rows={"dev": 3})
-
-
-def test_the_texts_of_glue_are_what_they_were() -> None:
-    assert microworld.VERSION == 2

@@ -8,9 +8,10 @@ from typing import Any
 
 from spikelm.data.microworld.documents import document
 from spikelm.data.microworld.seq2seq import SEQ2SEQ_ROWS, SEQ2SEQ_TASKS, SEQ2SEQ_VERSION, seq2seq
-from spikelm.data.microworld.splits import MAKERS, make_rows
+from spikelm.data.microworld.splits import MAKERS, PAIRS, make_rows
 
-VERSION: int = 2
+VERSION: int = 2  # of the corpus and of single sentences
+PAIRS_VERSION: int = 3  # of the tasks of two sentences
 TASKS: tuple[str, ...] = tuple(MAKERS)
 
 _TRAIN = {
@@ -36,8 +37,13 @@ def _split_rows(task: str) -> dict[str, int]:
 DEFAULT_ROWS: dict[str, dict[str, int]] = {task: _split_rows(task) for task in TASKS}
 
 
-def _seed(seed: int) -> str:
-    return f"microworld/{VERSION}/{seed}"
+def version_of(task: str) -> int:
+    """The version of a task's texts, or of the corpus."""
+    return PAIRS_VERSION if task in PAIRS else VERSION
+
+
+def _seed(seed: int, task: str = "") -> str:
+    return f"microworld/{version_of(task)}/{seed}"
 
 
 def glue(task: str, seed: int = 0, rows: Mapping[str, int] | None = None) -> dict[str, list[dict[str, Any]]]:
@@ -49,7 +55,7 @@ def glue(task: str, seed: int = 0, rows: Mapping[str, int] | None = None) -> dic
     if unknown:
         known = ", ".join(DEFAULT_ROWS[task])
         raise ValueError(f"microworld {task} has no split {unknown[0]!r}; it has {known}")
-    return {split: make_rows(task, split, count, _seed(seed)) for split, count in counts.items()}
+    return {split: make_rows(task, split, count, _seed(seed, task)) for split, count in counts.items()}
 
 
 def documents(count: int, seed: int = 0) -> list[list[str]]:
@@ -59,6 +65,7 @@ def documents(count: int, seed: int = 0) -> list[list[str]]:
 
 __all__ = [
     "DEFAULT_ROWS",
+    "PAIRS_VERSION",
     "SEQ2SEQ_ROWS",
     "SEQ2SEQ_TASKS",
     "SEQ2SEQ_VERSION",
@@ -67,4 +74,5 @@ __all__ = [
     "documents",
     "glue",
     "seq2seq",
+    "version_of",
 ]

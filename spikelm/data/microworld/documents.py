@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from spikelm.data.microworld.grammar import minimal_pair
-from spikelm.data.microworld.inference import clash, other_verb
+from spikelm.data.microworld.inference import IN_DOCUMENTS, clash, other_verb
 from spikelm.data.microworld.lexicon import GENRES, KIND_OF, Genre, plural
 from spikelm.data.microworld.opinions import opinion
 from spikelm.data.microworld.sentences import any_form, statement, wh_question, yes_no_question
@@ -43,7 +43,7 @@ def _retold(rng: random.Random, fact: Fact, told: tuple[str, ...], form: int) ->
 
 def _denied(rng: random.Random, genre: Genre, fact: Fact, told: tuple[str, ...]) -> str:
     detail = told[:1] if rng.random() < 0.5 else ()
-    return f"{statement(rng, clash(rng, genre, fact, detail).only(detail), negated=True)} ."
+    return f"{statement(rng, clash(rng, genre, fact, detail, IN_DOCUMENTS).only(detail), negated=True)} ."
 
 
 def _phrase(fact: Fact, slot: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import NamedTuple
 
 from spikelm.data.microworld.lexicon import KIND_OF, Genre
 from spikelm.data.microworld.sentences import any_form, statement, wh_question
@@ -28,11 +29,20 @@ from spikelm.data.microworld.world import (
 Belongs = Callable[[str], bool]
 
 # What makes the tasks easy or hard: how often a claim or question keeps the construction of the text, how often a
-# claim is denied, how often a false one swaps its participants, and how often it is false in 1, 2, 3 slots.
-_SAME_FORM = 0.5
+# claim is denied, and (Odds) how a false one is made.
+_SAME_FORM = 0.75
 _NEGATED = 0.1
-_SWAPPED = 0.15
-_CHANGES = (4, 3, 3)
+
+
+class Odds(NamedTuple):
+    """How often a false fact has its participants swapped, and how often 1, 2, 3 of its slots are false."""
+
+    swapped: float
+    changes: tuple[int, int, int]
+
+
+IN_PAIRS = Odds(0.05, (1, 3, 6))
+IN_DOCUMENTS = Odds(0.15, (4, 3, 3))
 
 
 def scene_fact(rng: random.Random, genre: Genre, belongs: Belongs) -> Fact:
@@ -49,12 +59,12 @@ def other_verb(rng: random.Random, genre: Genre, fact: Fact, avoid: str = "") ->
     return fact._replace(verb=rng.choice(verbs))
 
 
-def clash(rng: random.Random, genre: Genre, fact: Fact, told: tuple[str, ...]) -> Fact:
+def clash(rng: random.Random, genre: Genre, fact: Fact, told: tuple[str, ...], odds: Odds = IN_PAIRS) -> Fact:
     """The fact with one to three told slots made false, or with its participants swapped."""
     slots = [*CORE[fact.frame], *told]
-    if fact.partner and rng.random() < _SWAPPED:
+    if fact.partner and rng.random() < odds.swapped:
         return fact.swapped()
-    (changes,) = rng.choices((1, 2, 3), _CHANGES)
+    (changes,) = rng.choices((1, 2, 3), odds.changes)
     for slot in rng.sample(slots, min(changes, len(slots))):
         fact = fact.change(slot, other_value(rng, genre, fact, slot))
     return fact

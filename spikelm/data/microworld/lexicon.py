@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 
@@ -183,6 +183,14 @@ AWAY = Genre(
 )
 
 GENRES: tuple[Genre, ...] = (HOME, AWAY)
+
+
+def with_few(genre: Genre) -> Genre:
+    """The genre with six people and two things of each kind."""
+    few = {kind: things[:2] for kind, things in genre.kinds.items()}
+    return replace(genre, men=genre.men[:3], women=genre.women[:3], kinds=few)
+
+
 KIND_OF: dict[str, str] = {
     thing: kind for genre in GENRES for kind, members in genre.kinds.items() for thing in members
 }
