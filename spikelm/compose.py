@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from spikelm.check import all_keys, nearest, typed
 from spikelm.errors import ConfigError
+from spikelm.jobs import jobs_asked_for, telling
 from spikelm.plugins import config_dirs, config_files, option_file, option_names, register_search_path
 from spikelm.records import disk_errors
 from spikelm.resolvers import register_resolvers
@@ -85,6 +86,7 @@ spikelm-run trains and measures one spiking (or plain) language model; a finishe
   spikelm-run                                                      first run: embedded data, offline, minutes
   spikelm-run task=glue/rte neuron=lif T=4                         choose task, neuron, time steps
   spikelm-run -m task=glue/rte,glue/mrpc neuron=lif,bispike T=1,4  a sweep (all combinations)
+  spikelm-run -m hydra/sweeper=jobs hydra.sweeper.file=jobs.txt    a line of overrides for each job
   spikelm-run -m hydra/launcher=parallel ...                       jobs side by side, as many as the cores allow
   spikelm-run -m hydra/launcher=slurm ...                          jobs of a Slurm cluster (docs/slurm.md)
   spikelm-run --cfg job                                            show every key of the composed config
@@ -140,10 +142,13 @@ def precheck(argv: Sequence[str]) -> bool:
             raise ConfigError(
                 f"--{flag.replace('_', '-')} is not supported", "--config-dir DIR adds options of your own"
             )
-    launchers = [word for word in args.overrides if word.startswith("hydra/launcher=")]
-    if launchers and not (args.multirun or args.cfg):
-        raise ConfigError(f"{launchers[0]} is for sweeps, and would not be used", "add -m")
-    folders = {typed(_compose(some, args.config_dir)).runs_dir for some in _variants(args.overrides, args.multirun)}
+    for_sweeps = [word for word in args.overrides if word.startswith(("hydra/launcher=", "hydra/sweeper="))]
+    if for_sweeps and not (args.multirun or args.cfg):
+        raise ConfigError(f"{for_sweeps[0]} is for sweeps, and would not be used", "add -m")
+    first, *others = _variants(args.overrides, args.multirun)
+    jobs = jobs_asked_for(args.overrides)
+    variants = [*([*job, *first] for job in telling(jobs)), *([*jobs[0], *other] for other in others)]
+    folders = {typed(_compose(some, args.config_dir)).runs_dir for some in variants}
     if not args.cfg:
         for folder in folders:
             _make_store(Path(folder), args.multirun)

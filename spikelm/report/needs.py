@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich import box
@@ -28,6 +28,7 @@ class Need:
     finished: bool
     asked: bool
     seconds: float | None  # about, from earlier runs; None: nothing alike has been run
+    needed: bool = False  # by another one that is to be run
 
     @property
     def title(self) -> str:
@@ -66,6 +67,7 @@ def needs_of(wanted: Sequence[Found], timings: Timings) -> list[Need]:
     """The wanted runs with all they need, each once, what is needed first coming first."""
     found: dict[str, Need] = {}
     asked = {one.run.id for one in wanted}
+    waited_for: set[str] = set()
 
     def visit(config: Config, run: Run, finished: bool) -> None:
         if run.id in found:
@@ -73,12 +75,13 @@ def needs_of(wanted: Sequence[Found], timings: Timings) -> list[Need]:
         if not finished:
             for needed in prerequisites(config).values():
                 before = open_run(needed)
+                waited_for.add(before.id)
                 visit(needed, before, before.finished)
         found[run.id] = Need(config, run, finished, run.id in asked, None if finished else timings.about(config))
 
     for one in wanted:
         visit(one.config, one.run, one.result is not None)
-    return list(found.values())
+    return [replace(need, needed=id in waited_for) for id, need in found.items()]
 
 
 def minutes(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Running what tables and figures still need: a plan first, then Hydra sweeps, watched through the store."""
+"""Running what tables and figures still need: a plan first, then one Hydra sweep, watched through the store."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
+from spikelm.jobs import CHOSEN, FILE, write_jobs
+from spikelm.records import disk_errors, write_atomic
 from spikelm.report.needs import Timings, needs_of, show_plan
 from spikelm.report.overview import Overview, failures
 from spikelm.report.selection import Results, Wanted
@@ -19,6 +21,7 @@ from spikelm.signals import Stopped
 from spikelm.store import Store
 
 PATIENCE = 10.0  # seconds
+JOBS = "jobs.txt"
 Words = tuple[str, ...]
 
 
@@ -34,23 +37,24 @@ def reproduce(
     found = [results.find(*one) for one in dict.fromkeys(wanted)]
     needs = needs_of(found, Timings(Store(root).results()))
     show_plan(title, needs, console)
-    missing = [one.wanted for one in found if one.result is None]
+    missing = [one for one in found if one.result is None]
     if not missing or plan_only:
         return 0
-    overview, code = Overview(needs, console), 0
-    stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
-    for number, sweep in enumerate(sweeps_of(missing)):
-        folder = root / "sweeps" / f"{stamp}-{number}"
-        code = max(code, _run(sweep, results, launcher, folder, overview, console))
-    return code
+    needed = {need.run.id for need in needs if need.needed}
+    jobs = job_lines([one.wanted for one in missing], {one.wanted for one in missing if one.run.id in needed})
+    folder = root / "sweeps" / time.strftime("%Y-%m-%d_%H-%M-%S")
+    options = [*results.selection.options, *launcher]
+    return _run(jobs, options, folder, Overview(needs, console), console)
 
 
 def _run(
-    sweep: list[str], results: Results, launcher: Sequence[str], folder: Path, overview: Overview, console: Console
+    jobs: Sequence[Sequence[str]], options: Sequence[str], folder: Path, overview: Overview, console: Console
 ) -> int:
-    """One sweep in a process of its own; what it prints goes to a file beside its records."""
-    folder.mkdir(parents=True, exist_ok=True)
-    words = [*sweep, *results.selection.options, *launcher, f"hydra.sweep.dir={folder}"]
+    """The jobs as one sweep in a process of its own; what it prints goes to a file beside its records."""
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / JOBS, write_jobs(jobs))
+    words = [CHOSEN, f"{FILE}{folder / JOBS}", *options, f"hydra.sweep.dir={folder}"]
     log = folder / "output.txt"
     console.print(f"  output of its runs: {log}", soft_wrap=True, highlight=False)
     with open(log, "w", encoding="utf-8") as file:
@@ -79,21 +83,11 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
-def sweeps_of(missing: Sequence[Wanted]) -> list[list[str]]:
-    """Hydra sweeps whose products are exactly the missing runs: systems that lack the same tasks go together.
+def job_lines(missing: Sequence[Wanted], needed: Collection[Wanted] = ()) -> list[Words]:
+    """The overrides of each missing run: those that others wait for, then task after task.
 
-    Task after task, so that jobs side by side pretrain their own systems and none waits for another's.
+    So jobs side by side pretrain systems of their own, and teachers are there.
     """
-    tasks: dict[tuple[str, int, Words], list[str]] = {}
-    for one in missing:
-        tasks.setdefault((one.system, one.seed, one.extra), []).append(one.task)
-    systems: dict[tuple[Words, int, Words], list[str]] = {}
-    for (system, seed, extra), lacking in tasks.items():
-        systems.setdefault((tuple(lacking), seed, extra), []).append(system)
-    seeds: dict[tuple[Words, Words, Words], list[str]] = {}
-    for (lacking_tasks, seed, extra), having in systems.items():
-        seeds.setdefault((tuple(having), lacking_tasks, extra), []).append(str(seed))
-    return [
-        [f"task={','.join(todo)}", f"system={','.join(names)}", f"seed={','.join(several)}", *extra]
-        for (names, todo, extra), several in seeds.items()
-    ]
+    tasks = list(dict.fromkeys(one.task for one in missing))
+    ordered = sorted(missing, key=lambda one: (one not in needed, tasks.index(one.task)))
+    return [(f"task={one.task}", f"system={one.system}", f"seed={one.seed}", *one.extra) for one in ordered]

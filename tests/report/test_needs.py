@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from spikelm.experiment import open_run
 from spikelm.records import RESULT_FIELDS
 from spikelm.report.needs import Timings, minutes, needs_of, show_plan
 from spikelm.report.overview import Overview
-from spikelm.report.reproduce import sweeps_of
+from spikelm.report.reproduce import job_lines
 from spikelm.report.selection import Found, Results, Selection, Wanted
 
 
@@ -74,16 +73,24 @@ def test_estimates_prefer_the_same_system_then_the_same_kind_by_steps() -> None:
     assert Timings([]).about(pretraining_of(config_of("lif_bert"))) is None
 
 
-def test_sweeps_multiply_out_to_the_missing_runs_and_nothing_else() -> None:
+def test_jobs_are_the_missing_runs_in_an_order_in_which_few_wait() -> None:
     missing = [Wanted(system, task, seed) for system in ("a", "b") for task in ("x", "y") for seed in (1, 2)]
     missing += [Wanted("c", "y", 1), Wanted("d", "x", 1, ("w=8",))]
-    made = []
-    for words in sweeps_of(missing):
-        keys = [word.partition("=")[2].split(",") for word in words[:3]]
-        made += [Wanted(s, t, int(n), tuple(words[3:])) for t, s, n in itertools.product(*keys)]
+    teacher = Wanted("b", "y", 2)
+    jobs = job_lines(missing, {teacher})
+    values = [[word.partition("=")[2] for word in job[:3]] for job in jobs]
+    made = [Wanted(s, t, int(n), job[3:]) for (t, s, n), job in zip(values, jobs, strict=True)]
     assert sorted(made) == sorted(missing)
-    assert len(sweeps_of(missing)) == 3, "a and b with both tasks and seeds are one sweep"
-    assert [one.task for one in made[:4]] == ["x"] * 4, "jobs side by side are of different systems"
+    assert made[0] == teacher, "others wait for it"
+    tasks = [one.task for one in made[1:]]
+    assert tasks == sorted(tasks), "jobs side by side are of different systems, which pretrain their own models"
+
+
+def test_what_another_run_waits_for_is_known(selection: Selection) -> None:
+    results = Results(selection)
+    needs = needs_of([results.find(system, "glue/rte") for system in ("bert", "bit")], Timings([]))
+    found = {need.title: need.needed for need in needs if need.config.task.name == "glue/rte"}
+    assert found == {"glue/rte BERT T=1": True, "glue/rte BiT T=1": False}
 
 
 def test_reproducing_hands_only_what_is_missing_to_a_sweep(
@@ -113,12 +120,15 @@ def test_reproducing_hands_only_what_is_missing_to_a_sweep(
     options = ["--scale", "smoke", "--source", "embedded", "--tasks", "glue/rte,glue/cola"]
     options += ["--runs-dir", str(selection.root), "--launcher", "joblib"]
     assert main(["reproduce", "table9", *options]) == 0
-    tasks = {word for command in asked for word in command if word.startswith(("system=", "task="))}
-    assert tasks == {"system=lif_bert_atan", "task=glue/cola,glue/rte", "system=lif_bert", "task=glue/cola"}, (
-        "rte of LIF-BERT is finished"
-    )
-    assert all("hydra/launcher=joblib" in command for command in asked)
-    assert all("scale=smoke" in command for command in asked)
+    (command,) = asked
+    (file,) = selection.root.glob("sweeps/*/jobs.txt")
+    jobs = {tuple(line.split()[:2]) for line in file.read_text().splitlines()}
+    assert jobs == {
+        ("task=glue/cola", "system=lif_bert_atan"),
+        ("task=glue/rte", "system=lif_bert_atan"),
+        ("task=glue/cola", "system=lif_bert"),
+    }, "rte of LIF-BERT is finished"
+    assert {f"hydra.sweeper.file={file}", "hydra/launcher=joblib", "scale=smoke"} <= set(command)
     asked.clear()
     assert main(["reproduce", "9", "--plan", *options]) == 0
     assert not asked, "a plan runs nothing"
