@@ -1,8 +1,7 @@
-"""Checks of a composed config: types by the schema, ranges and choices here; one clear line for each mistake."""
+"""Checks of a composed config: types by the schema, then values and what goes together; one clear line each."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,50 +14,13 @@ from spikelm.check_backbone import check_backbone
 from spikelm.check_pairs import check_pairs
 from spikelm.check_safety import check_finite, check_safety
 from spikelm.check_stages import check_altered, check_distill, check_stage
+from spikelm.check_values import check_values, nearest
 from spikelm.errors import ConfigError
 from spikelm.kinds import KINDS
 from spikelm.resolvers import register_resolvers
 from spikelm.schema import Config, SourceConfig, default_runs_dir, structured
 from spikelm.siblings import take_sibling
 
-STAGES = ("pretrain", "general", "finetune")
-CHOICES: dict[str, tuple[str | None, ...]] = {
-    "task.kind": ("classification", "regression", "seq2seq", "pretrain", "general"),
-    "select": ("last", "best_dev", "released"),
-    "tracker.mode": ("online", "offline", "disabled"),
-    **dict.fromkeys((f"{stage}.schedule" for stage in STAGES), ("linear", "constant", "cosine", "inverse_sqrt")),
-    **dict.fromkeys((f"{stage}.optimizer" for stage in STAGES), (None, "adamw", "adagrad")),
-    "distill.start": ("pretrained", "general", "teacher", "previous"),
-    "distill.teacher": ("ann", "previous"),
-    "distill.head": ("new", "teacher"),
-    "distill.layers": ("all", "last", "progressive"),
-    "distill.logits_loss": ("kl", "mse", "soft"),
-    "distill.reduction": ("mean", "rows"),
-    "variant.attention": ("real", "quantized", "boolean", "rank1"),
-    "variant.activation": (None, "gelu", "relu"),
-    "source.name": ("embedded", "hub", "local"),
-    "trainer.accelerator": ("auto", "cpu", "gpu", "cuda", "mps"),
-    **{"trainer.strategy": ("ddp", "fsdp"), "trainer.compile": ("off", "neurons", "model")},
-    "trainer.precision": ("32-true", "bf16-mixed", "16-mixed"),
-    "backbone.activation": ("gelu", "relu"),
-    "backbone.transform_activation": (None, "gelu", "relu"),
-    "recipe": ("", "paper", "as_released"),
-    "backbone.kind": tuple(KINDS),
-}
-AT_LEAST_ONE = (
-    *("T", "backbone.layers", "backbone.hidden", "backbone.heads", "backbone.intermediate", "backbone.vocab"),
-    *("pretrain.batch", "general.batch", "finetune.batch"),
-    *("pretrain.max_length", "general.max_length", "finetune.max_length"),
-    *("measure.samples", "measure.length", "trainer.devices", "trainer.log_every", "trainer.checkpoint_every"),
-    "source.documents",
-)
-NOT_NEGATIVE = (
-    *("seed", "source.seed", "trainer.workers", "backbone.dropout", "backbone.attention_dropout"),
-    *("pretrain.warmup", "finetune.warmup", "general.warmup"),
-    *("pretrain.weight_decay", "finetune.weight_decay", "general.weight_decay"),
-    *("distill.labels", "distill.logits", "distill.hidden", "distill.attention", "distill.task_rows"),
-    *("distill.scores", "distill.relations", "distill.words"),
-)
 #: mappings whose keys are not the schema's
 OPEN = (
     "neuron",
@@ -74,22 +36,6 @@ SOURCE_KEYS = {  # key of a source -> the sources that read it
     **dict.fromkeys(("glue", "text", "mirror"), ("hub",)),
     "tokenizer": ("local", "hub"),
 }
-POSITIVE = (
-    *("k", "pretrain.lr", "general.lr", "finetune.lr", "distill.temperature"),
-    *("backbone.init", "backbone.position_init"),
-)
-
-
-def nearest(word: str, valid: Iterable[str]) -> str:
-    """ " (did you mean X?)" for a near miss, the list of valid names when it is short, else nothing."""
-    names = sorted(set(valid))
-    tail = {name.rpartition("/")[2].rpartition(".")[2]: name for name in names}
-    close = difflib.get_close_matches(word, names, n=1) or [
-        tail[match] for match in difflib.get_close_matches(word.rpartition("/")[2].rpartition(".")[2], tail, n=1)
-    ]
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; valid: {', '.join(names)}" if len(names) <= 12 else ""
 
 
 def typed(cfg: DictConfig) -> Config:
@@ -179,19 +125,7 @@ def all_keys() -> list[str]:
 def check(config: Config) -> None:
     """Ranges and choices; raises a ConfigError that names the key, its value and what is valid."""
     check_safety(config)
-    for key, valid in CHOICES.items():
-        value = _value(config, key)
-        if value not in valid:
-            raise ConfigError(f"{key}={value} is not valid{nearest(str(value), filter(None, valid))}")
-    for key in AT_LEAST_ONE:
-        if _value(config, key) < 1:
-            raise ConfigError(f"{key}={_value(config, key)} is not valid; it is a whole number of at least 1")
-    for key in NOT_NEGATIVE:
-        if not _value(config, key) >= 0:
-            raise ConfigError(f"{key}={_value(config, key)} is not valid; it is at least 0")
-    for key in POSITIVE:
-        if not 0 < _value(config, key) < float("inf"):
-            raise ConfigError(f"{key}={_value(config, key)} is not valid; it is a number above 0")
+    check_values(config)
     if config.backbone.hidden % config.backbone.heads:
         raise ConfigError(
             f"backbone.hidden={config.backbone.hidden} is not a multiple of backbone.heads={config.backbone.heads}"
@@ -251,10 +185,3 @@ def check_neuron(neuron: Mapping[str, Any], group: str = "neuron") -> None:
             good, means = bool(bound[rule]), rule
         if not good:
             raise ConfigError(f"{group}.{key}={value} is not valid; valid: {means}")
-
-
-def _value(config: Config, key: str) -> Any:
-    node: Any = config
-    for part in key.split("."):
-        node = getattr(node, part)
-    return node

@@ -20,7 +20,8 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from spikelm.check import all_keys, nearest, typed
+from spikelm.check import all_keys, typed
+from spikelm.check_values import nearest
 from spikelm.errors import ConfigError
 from spikelm.jobs import jobs_asked_for, telling
 from spikelm.plugins import config_dirs, config_files, option_file, option_names, register_search_path

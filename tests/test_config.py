@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spikelm.check import all_keys, nearest
+from spikelm.check import all_keys
+from spikelm.check_values import nearest
 from spikelm.compose import load_config, precheck
 from spikelm.errors import ConfigError
 from spikelm.identity import identity, label, pretraining_of

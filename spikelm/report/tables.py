@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from spikelm.check import nearest
+from spikelm.check_values import nearest
 from spikelm.errors import ConfigError
 from spikelm.schema import config_dir
 
