@@ -36,9 +36,10 @@ class Need:
 
 
 class Timings:
-    """Seconds of finished runs, to tell those of others by."""
+    """Seconds of finished runs, to tell those of others by; where there are none, of runs in runs/reference."""
 
-    def __init__(self, results: Iterable[dict[str, Any]]) -> None:
+    def __init__(self, results: Iterable[dict[str, Any]], elsewhere: Iterable[dict[str, Any]] = ()) -> None:
+        self.elsewhere = Timings(found) if (found := list(elsewhere)) else None
         self.same: dict[tuple, list[float]] = {}
         self.alike: dict[tuple, list[float]] = {}  # a step and a time step
         self.kind: dict[tuple, list[float]] = {}
@@ -54,6 +55,10 @@ class Timings:
 
     def about(self, config: Config) -> float | None:
         """Of the same system and task; else by the steps of a task of its kind; else as long as one of its kind."""
+        found = self._about(config)
+        return self.elsewhere.about(config) if found is None and self.elsewhere else found
+
+    def _about(self, config: Config) -> float | None:
         T, group = config.time_steps, (config.scale, config.task.kind)
         same = (config.scale, config.task.name, str(config.neuron["name"]), T, config.backbone.kind)
         if found := self.same.get(same):
@@ -125,5 +130,6 @@ def show_plan(title: str, needs: Sequence[Need], console: Console) -> None:
     console.print(table)
     unknown = len(todo) - len(known)
     total = f"about {minutes(sum(known))}" if known else "no earlier run tells how long"
-    rest_of = f" and {unknown} runs of which no earlier run tells how long" if known and unknown else ""
+    plural = "s" if unknown > 1 else ""
+    rest_of = f" and {unknown} run{plural} of which no earlier run tells how long" if known and unknown else ""
     console.print(f"  to do: {total}{rest_of}, one after the other", soft_wrap=True, highlight=False)

@@ -35,7 +35,7 @@ def reproduce(
     console = Console()
     root = results.selection.root
     found = [results.find(*one) for one in dict.fromkeys(wanted)]
-    needs = needs_of(found, Timings(Store(root).results()))
+    needs = needs_of(found, Timings(Store(root).results(), Store(root / "reference").results()))
     show_plan(title, needs, console)
     missing = [one for one in found if one.result is None]
     if not missing or plan_only:

@@ -71,6 +71,9 @@ def test_estimates_prefer_the_same_system_then_the_same_kind_by_steps() -> None:
     # median of 100, 120 and 48 over 12 steps and T=4, times 12 steps and T=1
     assert timings.about(pretraining_of(config_of("spikelm_t1"))) == pytest.approx(100.0 / 4)
     assert Timings([]).about(pretraining_of(config_of("lif_bert"))) is None
+    both = Timings([told("lif", 4, 10.0, 12)], [told("lif", 4, 100.0, 12)])
+    assert both.about(pretraining_of(config_of("lif_bert"))) == 10.0, "this machine's"
+    assert Timings([], [told("lif", 4, 100.0, 12)]).about(pretraining_of(config_of("lif_bert"))) == 100.0
 
 
 def test_jobs_are_the_missing_runs_in_an_order_in_which_few_wait() -> None:
