@@ -237,7 +237,7 @@ def test_runs_dir_that_is_a_file(tmp_path: Path) -> None:
     with pytest.raises(SpikeLMError, match="runs"):
         run.start({}, {})
     with pytest.raises(SpikeLMError, match="runs"), run.lock():
-        pass
+        pytest.fail("nothing can be locked there")
 
 
 # Metrics
@@ -299,7 +299,7 @@ def test_second_process_waits_and_is_told_who_holds(run: Run) -> None:
     try:
         assert held.wait(20)
         with pytest.raises(SpikeLMError, match=f"process {process.pid}"), run.lock(wait=False):
-            pass
+            pytest.fail("the lock is held")
         run.start({}, {})
         assert run.state == "running"
         said: list[str] = []
@@ -323,10 +323,13 @@ def test_a_killed_holder_frees_the_lock(run: Run) -> None:
     process.start()
     assert held.wait(20)
     assert process.pid is not None
+    with pytest.raises(SpikeLMError, match=f"process {process.pid}"), run.lock(wait=False):
+        pytest.fail("the lock is held")
     os.kill(process.pid, signal.SIGKILL)
     process.join(20)
-    with run.lock(wait=False):
-        pass
+    assert process.exitcode == -signal.SIGKILL
+    with run.lock(wait=False) as held_here:
+        assert held_here is run
 
 
 def test_processes_exclude_each_other(run: Run) -> None:

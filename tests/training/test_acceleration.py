@@ -58,7 +58,7 @@ def test_only_the_blocks_of_a_bert_are_compiled(monkeypatch: pytest.MonkeyPatch)
         pytest.raises(ConfigError, match=r"compile=model is for a BERT"),
         accelerated(other, replace(PLAIN, compile="model")),
     ):
-        pass
+        pytest.fail("it was compiled")
 
 
 @pytest.mark.slow
