@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,10 +45,18 @@ def jobs_asked_for(overrides: Words) -> list[list[str]]:
 
 def telling(jobs: Sequence[Words]) -> list[Words]:
     """Those that together show every override of them all: what is worth checking before the first one starts."""
-    seen: set[str] = set()
+    seen: set[Words] = set()
     some = []
     for job in jobs:
-        if not seen.issuperset(job):
+        if not seen.issuperset(sets := _by_section(job)):
             some.append(job)
-            seen.update(job)
+            seen.update(sets)
     return some or list(jobs)
+
+
+def _by_section(job: Words) -> list[Words]:
+    """Its overrides, section by section: neuron.reset=paper is right or wrong by the neuron=... beside it."""
+    sections: dict[str, list[str]] = {}
+    for word in job:
+        sections.setdefault(re.split(r"[./@=]", word.lstrip("+~"))[0], []).append(word)
+    return [tuple(words) for words in sections.values()]

@@ -37,6 +37,8 @@ def test_each_line_is_a_job_with_every_combination_of_the_command_line(tmp_path:
 def test_few_jobs_tell_all_overrides() -> None:
     jobs = [["a=1", "b=1"], ["a=1", "b=2"], ["a=2", "b=1"], ["a=2", "b=2"], ["a=2", "b=1", "c=1"]]
     assert telling(jobs) == [jobs[0], jobs[1], jobs[2], jobs[4]]
+    beside = [["n=1", "n.x=1"], ["n=2", "a=1"], ["n=2", "n.x=1", "a=1"]]
+    assert telling(beside) == beside, "n.x may be no key of the second n"
     assert telling([[]]) == [[]], "no file: the command line alone"
     assert jobs_asked_for(["task=pretrain"]) == [[]]
 
@@ -49,6 +51,7 @@ def test_few_jobs_tell_all_overrides() -> None:
         ("# nothing\n", "no job in"),
         ("task=pretrain\ntask=glue/rta\n", "did you mean glue/rte"),
         ("task=pretrain\nT=-1\n", "T=-1"),
+        ("neuron=bispike neuron.reset=paper\nneuron=lif\nneuron=lif neuron.reset=paper\n", "neuron.reset"),
         ("neuron._target_=os.system\n", "os.system"),
     ],
 )
