@@ -58,7 +58,7 @@ TABLE_OPTIONS = --scale $(SCALE) --seeds $(SEEDS) $(if $(SOURCE),--source $(SOUR
 
 RUN_OPTIONS = $(TABLE_OPTIONS) $(if $(LAUNCHER),--launcher $(LAUNCHER))
 
-reproduce-table%: $(READY) ## run what a table needs and print it (SCALE= SOURCE= SEEDS=1,2 LAUNCHER=joblib|slurm TASKS=glue/rte OVERRIDES="k=3")
+reproduce-table%: $(READY) ## run what a table needs and print it (SCALE= SOURCE= SEEDS=1,2 LAUNCHER=basic|parallel|slurm TASKS=glue/rte OVERRIDES="k=3")
 	$(BIN)/spikelm-report reproduce table$* $(RUN_OPTIONS)
 
 reproduce-fig%: $(READY) ## run what a figure needs and draw it (2 to 8; reproduce-energy: score against energy)

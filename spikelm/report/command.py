@@ -14,6 +14,7 @@ from spikelm.schema import default_runs_dir
 ABOUT = "Further key=value arguments are overrides of every run, as for spikelm-run: source.root=DIR finetune.lr=3e-4"
 TABLE_IDS = f"number of the table ({', '.join(map(str, TABLES))}), or all"
 FIGURE_IDS = f"which one ({', '.join(FIGURES)}), or all"
+BY_DEFAULT = "without one parallel where there are only cores to train on, else basic"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -43,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     for added in (tables, figures, stated, again, kept):
         add_selection(added)
     stated.add_argument("--json", action="store_true", help="print JSON")
-    again.add_argument("--launcher", default="", help="basic (default), parallel, joblib or slurm")
+    again.add_argument("--launcher", default="", help=f"basic, parallel, joblib or slurm; {BY_DEFAULT}")
     again.add_argument("--plan", action="store_true", help="say what would be run, and stop")
     scores = command("scores", _scores, "the runs of a sweep as one table: a row a system, a column a task")
     curves = command("curves", _curves, "a metric of the runs of a sweep over their steps, as a figure")

@@ -12,6 +12,7 @@ from spikelm.errors import ConfigError
 from spikelm.report.build import build_table, table_runs
 from spikelm.report.claims import check_claims
 from spikelm.report.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
+from spikelm.report.launching import chosen_launcher
 from spikelm.report.render import show_table, write_table
 from spikelm.report.selection import Results, Selection, Wanted
 from spikelm.report.tables import TABLES, PaperTable, load_table
@@ -79,7 +80,7 @@ def reproduce(args: argparse.Namespace) -> int:
     """spikelm-report reproduce: run what is missing, then make what was asked for."""
     from spikelm.report.reproduce import reproduce as run_missing
 
-    launcher = _launcher(args)
+    launcher, args.rest = chosen_launcher(args.launcher, args.rest)
     selection = selection_of(args)
     results = Results(selection)
     tables: list[PaperTable] = []
@@ -166,15 +167,6 @@ def _overrides(rest: Sequence[str]) -> list[str]:
         if key in TAKEN:
             raise ConfigError(f"{word}: {key} of a table's runs comes from {TAKEN[key]}")
     return list(rest)
-
-
-def _launcher(args: argparse.Namespace) -> list[str]:
-    """What starts the runs, with its settings, which are taken out of the overrides: no result depends on them."""
-    settings = [word for word in args.rest if word.startswith("hydra.launcher.")]
-    if settings and not args.launcher:
-        raise ConfigError(f"{settings[0]} is a setting of a launcher", "--launcher slurm, or LAUNCHER=slurm with make")
-    args.rest = [word for word in args.rest if word not in settings]
-    return [*([f"hydra/launcher={args.launcher}"] if args.launcher else []), *settings]
 
 
 def _seeds(text: str) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ Words = tuple[str, ...]
 
 
 def reproduce(
-    title: str, wanted: Sequence[Wanted], results: Results, launcher: Sequence[str] = (), plan_only: bool = False
+    title: str, wanted: Sequence[Wanted], results: Results, launcher: Sequence[str], plan_only: bool = False
 ) -> int:
     """Run the missing ones of the wanted runs; finished ones are taken from the store. 0 when all are there.
 
@@ -44,6 +44,7 @@ def reproduce(
     jobs = job_lines([one.wanted for one in missing], {one.wanted for one in missing if one.run.id in needed})
     folder = root / "sweeps" / time.strftime("%Y-%m-%d_%H-%M-%S")
     options = [*results.selection.options, *launcher]
+    console.print(f"  by {' '.join(launcher)} (another one: --launcher)", soft_wrap=True, highlight=False)
     return _run(jobs, options, folder, Overview(needs, console), console)
 
 
