@@ -51,3 +51,12 @@ def sweep_jobs(parameters: float, cores: int) -> tuple[int, int]:
     """
     threads = 1 if parameters <= SMALL else min(2, cores)
     return max(1, cores // threads), threads
+
+
+def side_by_side(layers: int | None, hidden: int | None) -> int:
+    """How many jobs of a transformer with so many layers of a width may run at a time on this machine.
+
+    None: the sizes are those of given weights, which nobody has read yet; such models are seldom small.
+    """
+    parameters = math.inf if layers is None or hidden is None else 12 * layers * hidden**2  # six linears a layer
+    return sweep_jobs(parameters, usable_cores())[0]

@@ -7,7 +7,9 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from spikelm.plugins import option_file, package_dir
-from spikelm.processor import sweep_jobs, usable_cores, usable_threads
+from spikelm.processor import side_by_side, usable_threads
+
+SIZES = ("layers", "hidden")
 
 
 def _layers_over(share: int, *, _root_: Any) -> int:
@@ -23,8 +25,9 @@ def _by_task(values: Any, other: Any, *, _root_: Any) -> Any:
     return values.get(str(_root_.task.name).rpartition("/")[2], other)
 
 
-def _sweep_jobs(layers: int, hidden: int) -> int:
-    return sweep_jobs(12 * layers * hidden**2, usable_cores())[0]  # six linears a layer
+def _sweep_jobs(*, _root_: Any) -> int:
+    backbone = _root_.backbone
+    return side_by_side(*(None if OmegaConf.is_missing(backbone, key) else backbone[key] for key in SIZES))
 
 
 def register_resolvers() -> None:
@@ -32,8 +35,8 @@ def register_resolvers() -> None:
     ${if_pairs:a,b} is a for a task with pairs of texts and b for all others, ${of_neuron:{lif:a},b} is a for that
     neuron and b for the others, ${layers_over:4} is a quarter of the layers that the backbone's file gives it, at least
     one, ${by_task:{cola: a},b} is a for cola and b for other tasks, ${when:x,y,a,b} is a where x is
-    y and b where it is not, ${usable_cores:} is the number of threads for one job on this machine, ${sweep_jobs:2,128}
-    is how many jobs of a model with that many layers of that width may run side by side, ${package_dir:name} is the
+    y and b where it is not, ${usable_cores:} is the number of threads for one job on this machine, ${sweep_jobs:}
+    is how many jobs with models of this size may run side by side, ${package_dir:name} is the
     folder of an installed plugin.
     """
     OmegaConf.register_new_resolver("package_dir", package_dir, replace=True)

@@ -61,6 +61,26 @@ def test_jobs_and_threads_fill_the_cores(parameters: float, cores: int, expected
     assert processor.sweep_jobs(parameters, cores) == expected
 
 
+def test_jobs_side_by_side_depend_on_the_model_also_where_its_sizes_are_those_of_weights(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from hydra import compose, initialize_config_dir
+
+    from spikelm.compose import register_schema
+    from spikelm.schema import config_dir
+
+    monkeypatch.setattr(processor, "usable_cores", lambda: 8)
+    register_schema()
+    for backbone, jobs in (
+        (["scale=mini"], 8),
+        (["backbone=bert_base"], 4),
+        (["backbone=hf", f"backbone.path={tmp_path}"], 4),
+    ):
+        with initialize_config_dir(str(config_dir()), version_base="1.3"):
+            found = compose("config", ["hydra/launcher=parallel", *backbone], return_hydra_config=True)
+        assert found.hydra.launcher.n_jobs == jobs, backbone
+
+
 def test_the_settings_make_no_other_run(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     plain, cpu = load_config(["task=glue/rte"]), load_config(["task=glue/rte", "trainer=cpu"])
