@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from spikelm.errors import ConfigError
-from spikelm.processor import usable_cores
+from spikelm.processor import side_by_side, usable_cores
+from spikelm.schema import BackboneConfig
 
 SETTING = "hydra.launcher."
 PLUGIN = "hydra_plugins.hydra_joblib_launcher"
@@ -25,6 +26,18 @@ def chosen_launcher(asked: str, overrides: Sequence[str]) -> tuple[Words, Words]
         return ["hydra/launcher=basic"], rest
     kept_heap = [] if any(word.startswith("trainer=") for word in rest) else ["trainer=cpu"]
     return ["hydra/launcher=parallel", *kept_heap], rest
+
+
+def jobs_at_once(launcher: Sequence[str], backbone: BackboneConfig) -> int:
+    """How many runs of a size go side by side on this machine; a cluster's queue tells nobody: 1."""
+    said = dict(word.split("=", 1) for word in launcher if "=" in word)
+    if said.get("hydra/launcher") not in ("parallel", "joblib"):
+        return 1
+    asked = said.get(f"{SETTING}n_jobs", "")
+    if asked.isdigit() and int(asked):
+        return int(asked)
+    sizes = (size if isinstance(size, int) else None for size in (backbone.layers, backbone.hidden))
+    return side_by_side(*sizes)
 
 
 def _on_cores(overrides: Sequence[str]) -> bool:

@@ -94,7 +94,7 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{max(1, round(seconds / 60))} min"
 
 
-def show_plan(title: str, needs: Sequence[Need], console: Console) -> None:
+def show_plan(title: str, needs: Sequence[Need], console: Console, at_once: int = 1) -> None:
     """The runs needed, those there are, and about how long the others take, by task."""
     todo = [need for need in needs if not need.finished]
     asked = [need for need in needs if need.asked]
@@ -113,23 +113,31 @@ def show_plan(title: str, needs: Sequence[Need], console: Console) -> None:
     for column in ("runs", "finished", "to do", "about"):
         table.add_column(column, justify="right")
     table.add_column("systems to do")
+    said: list[str] = []
     for task in dict.fromkeys(need.config.task.name for need in needs):
         group = [need for need in needs if need.config.task.name == task]
         rest = [need for need in group if not need.finished]
         about = [need.seconds for need in rest if need.seconds is not None]
         some = "+" if len(about) < len(rest) else ""
-        names = dict.fromkeys(need.title.partition(" ")[2] for need in rest)
+        names = list(dict.fromkeys(need.title.partition(" ")[2] for need in rest))
+        again = len(names) > 2 and names == said
+        said = names or said
         table.add_row(
             task,
             str(len(group)),
             str(len(group) - len(rest)),
             str(len(rest)),
             f"{minutes(sum(about))}{some}" if about else ("?" if rest else ""),
-            ", ".join(names),
+            f"the same {len(names)}" if again else ", ".join(names),
         )
     console.print(table)
-    unknown = len(todo) - len(known)
-    total = f"about {minutes(sum(known))}" if known else "no earlier run tells how long"
-    plural = "s" if unknown > 1 else ""
-    rest_of = f" and {unknown} run{plural} of which no earlier run tells how long" if known and unknown else ""
-    console.print(f"  to do: {total}{rest_of}, one after the other", soft_wrap=True, highlight=False)
+    console.print(f"  to do: {_time(known, len(todo) - len(known), at_once)}", soft_wrap=True, highlight=False)
+
+
+def _time(known: Sequence[float], unknown: int, at_once: int) -> str:
+    """How long it takes, as far as earlier runs tell."""
+    if not known:
+        return "no earlier run tells how long it takes"
+    side_by_side = f", {minutes(sum(known) / at_once)} with {at_once} at a time" if at_once > 1 else ""
+    rest = f", and {unknown} run{'s' if unknown > 1 else ''} of which no earlier one tells" if unknown else ""
+    return f"about {minutes(sum(known))} of runs one after the other{side_by_side}{rest}"

@@ -23,7 +23,8 @@ LAST = 6  # finished runs that stay on the screen
 class Overview:
     """Which runs of a plan have finished, which are going on and at which step, and about how long the rest takes."""
 
-    def __init__(self, needs: Sequence[Need], console: Console) -> None:
+    def __init__(self, needs: Sequence[Need], console: Console, at_once: int = 1) -> None:
+        self.at_once = at_once
         self.todo = [need for need in needs if not need.finished]
         self.console = console
         self.started = time.monotonic()
@@ -66,14 +67,15 @@ class Overview:
         if not rest or any(seconds is None for seconds in rest):
             return ""
         spent = sum(need.seconds or 0.0 for need in self.todo if need.run.id in self.done)
-        pace = (time.monotonic() - self.started) / spent if spent else 1.0
+        pace = (time.monotonic() - self.started) / spent if spent else 1 / self.at_once
         return f", about {minutes(sum(seconds or 0.0 for seconds in rest) * pace)} left"
 
     def shown(self) -> Group:
         """The live picture."""
         passed = minutes(time.monotonic() - self.started)
         title = Text(f"{len(self.done)} of {len(self.todo)} runs, {passed} so far{self.left()}")
-        bar = ProgressBar(total=max(1, len(self.todo)), completed=len(self.done), width=60)
+        bar = Table.grid()  # a bar by itself does not end its line
+        bar.add_row(ProgressBar(total=max(1, len(self.todo)), completed=len(self.done), width=60))
         table = Table.grid(padding=(0, 2))
         for text in list(self.done.values())[-LAST:]:
             table.add_row("finished", text)

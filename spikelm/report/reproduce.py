@@ -14,6 +14,7 @@ from rich.console import Console
 
 from spikelm.jobs import CHOSEN, FILE, write_jobs
 from spikelm.records import disk_errors, write_atomic
+from spikelm.report.launching import jobs_at_once
 from spikelm.report.needs import Timings, needs_of, show_plan
 from spikelm.report.overview import Overview, failures
 from spikelm.report.selection import Results, Wanted
@@ -36,7 +37,8 @@ def reproduce(
     root = results.selection.root
     found = [results.find(*one) for one in dict.fromkeys(wanted)]
     needs = needs_of(found, Timings(Store(root).results(), Store(root / "reference").results()))
-    show_plan(title, needs, console)
+    at_once = jobs_at_once(launcher, found[0].config.backbone) if found else 1
+    show_plan(title, needs, console, at_once)
     missing = [one for one in found if one.result is None]
     if not missing or plan_only:
         return 0
@@ -45,7 +47,7 @@ def reproduce(
     folder = root / "sweeps" / time.strftime("%Y-%m-%d_%H-%M-%S")
     options = [*results.selection.options, *launcher]
     console.print(f"  by {' '.join(launcher)} (another one: --launcher)", soft_wrap=True, highlight=False)
-    return _run(jobs, options, folder, Overview(needs, console), console)
+    return _run(jobs, options, folder, Overview(needs, console, at_once), console)
 
 
 def _run(

@@ -7,7 +7,8 @@ import torch
 
 from spikelm.errors import ConfigError
 from spikelm.report import launching
-from spikelm.report.launching import chosen_launcher
+from spikelm.report.launching import chosen_launcher, jobs_at_once
+from spikelm.schema import BackboneConfig
 
 SIDE_BY_SIDE = ["hydra/launcher=parallel", "trainer=cpu"]
 BASIC = ["hydra/launcher=basic"]
@@ -53,3 +54,19 @@ def test_what_is_asked_for_is_taken_with_its_settings() -> None:
     assert chosen_launcher("slurm", [setting, "k=3"]) == (["hydra/launcher=slurm", setting], ["k=3"])
     with pytest.raises(ConfigError, match="setting of a launcher"):
         chosen_launcher("", [setting])
+
+
+@pytest.mark.parametrize(
+    ("launcher", "jobs"),
+    [
+        (BASIC, 1),
+        (SIDE_BY_SIDE, 4),
+        ([*SIDE_BY_SIDE, "hydra.launcher.n_jobs=3"], 3),
+        (["hydra/launcher=slurm"], 1),
+    ],
+)
+def test_how_many_runs_go_at_a_time_is_known_on_one_machine(
+    launcher: list[str], jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spikelm.processor.usable_cores", lambda: 4)
+    assert jobs_at_once(launcher, BackboneConfig(name="bert_mini", layers=2, hidden=128)) == jobs

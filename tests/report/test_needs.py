@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,23 @@ def test_prerequisites_come_first_and_once_and_finished_runs_need_nothing(select
     show_plan("table 9", needs, console)
     text = console.export_text()
     assert "2 runs, 1 finished, 1 to do" in text
-    assert "about 1 min" in text
+    assert "about 1 min of runs one after the other\n" in text
+
+
+def test_a_plan_names_the_systems_of_several_tasks_once_and_counts_on_runs_side_by_side(selection: Selection) -> None:
+    results = Results(selection)
+    systems, tasks = ("bert", "lif_bert", "spikelm_t1"), ("rte", "cola", "mrpc")
+    wanted = [results.find(system, f"glue/{task}") for task in tasks for system in systems]
+    needs = [replace(need, seconds=1200.0) for need in needs_of(wanted, Timings([]))]
+    console = Console(record=True, width=120, file=io.StringIO())
+    show_plan("table 3", needs, console, at_once=2)
+    text = console.export_text()
+    assert text.count("LIF-BERT T=4") == 1, "all four groups have the same systems"
+    assert text.count("the same 3") == 3
+    assert "4.0 hours of runs one after the other, 2.0 hours with 2 at a time" in text
+    console = Console(record=True, width=120, file=io.StringIO())
+    show_plan("table 3", [replace(needs[0], seconds=None), *needs[1:]], console)
+    assert "and 1 run of which no earlier one tells" in console.export_text()
 
 
 def test_estimates_prefer_the_same_system_then_the_same_kind_by_steps() -> None:
@@ -148,7 +165,10 @@ def test_the_overview_tells_every_run_that_finishes_once(tmp_path: Path) -> None
     assert [need.run.id for need in overview.look()] == [found.run.id]
     assert overview.look() == []
     console.print(overview.shown())
-    assert "1 of 2 runs" in console.export_text()
+    title, bar, first = console.export_text().splitlines()[:3]
+    assert "1 of 2 runs" in title
+    assert set(bar.strip()) <= set("━╸╺"), "a line of its own"
+    assert first.startswith("finished")
     assert open_run(found.config).finished
 
 
