@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -149,23 +150,30 @@ def _cell(column: Column, row: Row, values: Sequence[Value | None], footnotes: S
     if len({value.runs for value in there}) == 1:  # all seeds share the pretrained run: one value, not many
         there = there[:1]
     paper = row.paper[column.name]
+    printed = _digits(column, paper)
     return Cell(
         column=column.name,
         ours=tuple(value.value for value in there),
         paper=paper,
-        digits=_digits(column, paper, there),
+        digits=_own_digits(column, printed, there),
+        difference_digits=printed,
         runs=tuple(dict.fromkeys(run for value in there for run in value.runs)),
         footnotes=tuple(footnotes),
     )
 
 
-def _digits(column: Column, paper: Any, ours: Sequence[Value]) -> int:
-    """As many as the paper prints; four significant ones for energies far below it."""
+def _digits(column: Column, paper: Any) -> int:
+    """As many as the paper prints."""
     if column.measure == "T" or isinstance(paper, int):
         return 0
-    if "energy" in column.measure and ours and abs(float(ours[0].value)) < 1:
-        return 4
     return -int(paper.as_tuple().exponent) if isinstance(paper, Decimal) else 1
+
+
+def _own_digits(column: Column, printed: int, ours: Sequence[Value]) -> int:
+    """Three significant ones for energies, which are far below the paper's in small models; else as printed."""
+    if "energy" not in column.measure or not ours or not ours[0].value:
+        return printed
+    return max(printed, 2 - math.floor(math.log10(abs(float(ours[0].value)))))
 
 
 def _finished(results: Results, wanted: Wanted) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any
 
+#: columns whose words are the paper's judgement, which ours (what was run) neither meet nor miss
+JUDGED = ("discrimination", "generation")
 #: a run that a cell was computed from: id and directory below the store (glue-rte/bispike-...-1d2b4868)
 RunRef = tuple[str, str]
 
@@ -18,7 +20,8 @@ class Cell:
     column: str
     ours: tuple[Any, ...] = ()
     paper: Decimal | int | str | None = None
-    digits: int = 1
+    digits: int = 1  # behind the point, of ours
+    difference_digits: int = 1
     runs: tuple[RunRef, ...] = ()
     footnotes: tuple[int, ...] = ()  # positions in the table's `footnotes`
 
@@ -49,7 +52,7 @@ class Cell:
         if self.mean is None:
             return str(self.ours[0]) if self.ours else ""
         spread = "" if self.deviation is None else f"±{self.deviation:.{self.digits}f}"
-        return f"{self.mean:.{self.digits}f}{spread}"
+        return f"{self.mean:.{self.digits}f}{spread}".replace("-", "−")
 
     @property
     def paper_text(self) -> str:
@@ -61,8 +64,9 @@ class Cell:
         if self.difference is not None:
             if self.difference == 0 and self.digits == 0:
                 return "same"  # T or bits: a setting, not a score
-            return f"{self.difference:+.{self.digits}f}".replace("-", "−")
-        if self.ours and isinstance(self.paper, str):
+            rounded = round(self.difference, self.difference_digits) + 0.0  # no −0.0
+            return f"{rounded:+.{self.difference_digits}f}".replace("-", "−")
+        if self.ours and isinstance(self.paper, str) and self.column not in JUDGED:
             return "same" if str(self.ours[0]).lower() == self.paper.lower() else "differs"
         return ""
 

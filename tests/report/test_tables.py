@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from spikelm.errors import ConfigError, DataError
 from spikelm.experiment import open_run
 from spikelm.records import RESULT_FIELDS
 from spikelm.report.build import build_table, table_runs
+from spikelm.report.cells import Cell
 from spikelm.report.selection import Found
 from spikelm.report.tables import TABLES, PaperTable, load_table
 
@@ -42,7 +44,7 @@ def test_mean_and_deviation_over_seeds_beside_the_paper(store: Canned) -> None:
     means = [(8 * 50 + 59) / 9, (8 * 52 + 61) / 9]
     assert texts(data, 0) == [
         (f"{statistics.fmean(means):.1f}±{statistics.stdev(means):.1f}", "76.5", "−24.5"),
-        ("0.5000", "13.7", "−13.2000"),
+        ("0.500", "13.7", "−13.2"),
         ("25.0", "–", ""),
     ], "energy and firing are of the one pretrained run, so they have no deviation"
     assert texts(data, 1) == [("", "75.1", ""), ("", "10.4", ""), ("", "–", "")], "what was not run is empty, not zero"
@@ -51,6 +53,19 @@ def test_mean_and_deviation_over_seeds_beside_the_paper(store: Canned) -> None:
     assert cell.difference == pytest.approx(statistics.fmean(means) - 76.5)
     assert len(data.missing) == 16
     assert all("system=spikelm_k3" in command for command in data.missing)
+
+
+def test_small_energies_keep_three_digits_and_signs_are_set_alike(tmp_path: Path) -> None:
+    known = glue("spikelm_t4", 42, -6.54, 50.0)
+    known["spikelm_t4", "pretrain", 42] = result("pretrain", {"loss": 1.0}, 0.0015349)
+    cells = build_table(rows(load_table(3), "spikelm_t4"), Canned(known, tmp_path)).lines[0].cells
+    energy, score = cells["energy_fp32"], cells["stsb"]
+    assert (energy.ours_text, energy.difference_text) == ("0.00153", "−13.74"), (
+        "the paper has two digits behind the point"
+    )
+    assert (score.ours_text, score.difference_text) == ("−6.5", "−91.4")
+    exact = Cell("stsb", ours=(84.86,), paper=Decimal("84.9"))
+    assert exact.difference_text == "+0.0"
 
 
 def test_an_incomplete_row_has_no_average(store: Canned) -> None:
