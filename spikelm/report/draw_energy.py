@@ -28,6 +28,7 @@ SYSTEMS = {
     "SpikeBERT": ("D", "#CC79A7"),
 }
 OTHER = (">", "#999999")
+THIN = "XP"  # markers that a full one would hide
 
 
 def score_against_energy(
@@ -63,15 +64,26 @@ def points(table: TableData, whose: str) -> dict[str, tuple[float, float]]:
 def _shown(name: str) -> dict[str, Any]:
     marker, colour = SYSTEMS.get(name.partition(",")[0], OTHER)
     face = "white" if name.endswith("T=1") else colour
-    return {"marker": marker, "color": face, "markeredgecolor": colour, "linestyle": "none", "markersize": 7}
+    edge = {"#F0E442": "#7A7000"}.get(colour, colour)  # yellow alone is lost on white
+    return {
+        "marker": marker,
+        "color": face,
+        "markeredgecolor": edge,
+        "linestyle": "none",
+        "markersize": 6 if marker in THIN else 7,
+    }
 
 
 def _scatter(panel: Axes, found: dict[str, tuple[float, float]]) -> None:
+    from matplotlib.patheffects import withStroke
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
     panel.set_xscale("log")
+    halo = [withStroke(linewidth=1.9, foreground="white")]  # what lies on another one stays apart from it
     for name, (energy, score) in found.items():
-        panel.plot(energy, score, **{**_shown(name), "markeredgewidth": 1.3})
+        shown = _shown(name)
+        above = 3 if shown["marker"] in THIN else 2
+        panel.plot(energy, score, **shown, markeredgewidth=1.3, path_effects=halo, zorder=above)
     panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     panel.xaxis.set_major_formatter(FormatStrFormatter("%g"))
     panel.xaxis.set_minor_formatter(NullFormatter())

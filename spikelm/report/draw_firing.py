@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from spikelm.errors import SpikeLMError
 from spikelm.report.figures import PaperFigure, Series
+from spikelm.report.linears import linear_rates
 from spikelm.report.probes import kept_probe
 from spikelm.report.selection import Found, Results
 from spikelm.report.style import GREY, LOOKS, letters, look, new_figure, not_run, percent
@@ -16,15 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: the linear layers of a BERT layer, each with the site of the neuron that feeds it
-LINEARS = {
-    "query": "qkv_in",
-    "key": "qkv_in",
-    "value": "qkv_in",
-    "attention output": "attn_out_in",
-    "FFN 1": "ffn1_in",
-    "FFN 2": "ffn2_in",
-}
 #: colour and hatch of a kind of linear layer; query, key and value read the same spikes
 KINDS = {
     "query, key, value": (LOOKS[0]["color"], ""),
@@ -34,15 +26,7 @@ KINDS = {
 }
 
 
-def linear_rates(per_site: Mapping[str, float]) -> list[tuple[int, str, float]]:
-    """Layer, linear and rate, in the order of computation; six linears a layer."""
-    layers = sorted({int(site.split(".")[2]) for site in per_site if site.startswith("encoder.layer.")})
-    return [
-        (layer, linear, per_site[name])
-        for layer in layers
-        for linear, site in LINEARS.items()
-        if (name := f"encoder.layer.{layer}.{site}") in per_site
-    ]
+SILENT = 0.01  # a share that has no height
 
 
 def layer_rates(
@@ -81,6 +65,8 @@ def _bars(panel: Axes, rates: Sequence[tuple[int, str, float]]) -> None:
     for place, (_, linear, rate) in enumerate(rates):
         colour, hatch = KINDS.get(linear, KINDS["query, key, value"])
         panel.bar(place, rate, 0.85, color=colour, hatch=hatch, edgecolor="white", linewidth=0.3)
+        if rate < SILENT:  # a bar that nobody sees is not a missing one
+            panel.text(place, 0.01, f"{rate:.1%}", ha="center", va="bottom", rotation=90, fontsize=6, color=colour)
     _layer_axis(panel, rates)
 
 

@@ -42,11 +42,12 @@ def scaling(
             data[name] |= {"a": a, "b": b}
             label = rf"{name}: loss $\propto N^{{{-b:.3f}}}$"
             shown = look(place)
+            data[name]["fitted"] = (a * x**-b).tolist()
             panel.plot(x, a * x**-b, color=shown["color"], linestyle=shown["linestyle"], linewidth=0.9, alpha=0.7)
         panel.plot(x, y, label=label, **{**look(place), "linestyle": "none"})
     panel.set_xscale("log")
     panel.set_yscale("log")
-    _plain_ticks(panel, [value for line in data.values() for value in line["loss"]])
+    _plain_ticks(panel, [value for line in data.values() for value in (*line["loss"], *line.get("fitted", ()))])
     panel.set_xlabel("parameters")
     panel.set_ylabel("pretraining loss, held-out text")
     panel.legend()
@@ -58,7 +59,7 @@ def _plain_ticks(panel: Any, values: list[float]) -> None:
     from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, MaxNLocator, NullFormatter
 
     panel.yaxis.set_major_locator(MaxNLocator(6))
-    panel.yaxis.set_major_formatter(FormatStrFormatter("%.2f"))
+    panel.yaxis.set_major_formatter(FormatStrFormatter("%.1f"))
     panel.yaxis.set_minor_formatter(NullFormatter())
     panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))

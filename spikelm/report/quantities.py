@@ -10,6 +10,7 @@ from typing import Any
 
 from spikelm.errors import ConfigError
 from spikelm.report.figures import load_figure, series_of
+from spikelm.report.linears import linear_rates
 from spikelm.report.measures import has_pretraining
 from spikelm.report.selection import Found, Results
 from spikelm.report.tables import GLUE, PaperTable, load_table
@@ -87,8 +88,9 @@ def _value(quantity: Quantity, told: Sequence[dict[str, Any]]) -> float | None:
     return None if any(value is None for value in values) else fmean(value for value in values if value is not None)
 
 
-def _sites(rates: Any) -> float | None:
-    return fmean(rates.values()) if rates else None
+def _linears(per_site: Any) -> float | None:
+    rates = [rate for _, _, rate in linear_rates(per_site or {})]
+    return fmean(rates) if rates else None
 
 
 def _percent(share: float | None) -> float | None:
@@ -100,8 +102,8 @@ SINGLE: dict[str, Any] = {
     "energy_fp32": lambda run: run["energy_mj"]["fp32"],
     "energy_fp16": lambda run: run["energy_mj"]["fp16"],
     "firing": lambda run: _percent(run["firing_rate"]["mean"]),
-    "firing_sites": lambda run: _percent(_sites(run["firing_rate"]["per_site"])),
-    "firing_before": lambda run: _percent(_sites(run["firing_rate"].get("initial_per_site"))),
+    "firing_linears": lambda run: _percent(_linears(run["firing_rate"]["per_site"])),
+    "firing_before": lambda run: _percent(_linears(run["firing_rate"].get("initial_per_site"))),
     "fully": lambda run: float(run["spike_driven"]["verdict"] == "fully"),
     "decoding_fully": lambda run: float(run["spike_driven"].get("decoding") == "fully"),
 }

@@ -11,10 +11,10 @@ import pytest
 from canned import Canned, glue, result
 
 from spikelm.errors import ConfigError
-from spikelm.report.draw_firing import linear_rates
 from spikelm.report.draw_scaling import power_law
 from spikelm.report.draw_variance import gaussian_rate, laplace_rate, neuron_rates
 from spikelm.report.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
+from spikelm.report.linears import linear_rates
 from spikelm.report.selection import Found
 from spikelm.schema import config_dir
 
