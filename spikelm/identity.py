@@ -211,7 +211,8 @@ def _source(config: Config) -> dict[str, Any]:
         del found["documents"]
         return {**found, "version": f"seq2seq/{microworld.SEQ2SEQ_VERSION}"}
     task = config.task.name.removeprefix("glue/")
-    return {**found, "version": microworld.PAIRS_VERSION if task_rows else microworld.version_of(task)}
+    version = microworld.version_of(task)
+    return {**found, "version": max(version, microworld.PAIRS_VERSION) if task_rows else version}
 
 
 def _stage(stage: StageConfig) -> dict[str, Any]:

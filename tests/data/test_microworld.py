@@ -14,7 +14,16 @@ from typing import Any
 
 import pytest
 
-from spikelm.data.microworld import DEFAULT_ROWS, PAIRS_VERSION, TASKS, VERSION, documents, glue, version_of
+from spikelm.data.microworld import (
+    DEFAULT_ROWS,
+    MNLI_VERSION,
+    PAIRS_VERSION,
+    TASKS,
+    VERSION,
+    documents,
+    glue,
+    version_of,
+)
 from spikelm.data.microworld.grammar import RULES
 from spikelm.data.microworld.lexicon import AWAY, GENRES, HOME, KIND_OF
 from spikelm.data.microworld.pairs import similarity
@@ -115,14 +124,23 @@ def test_similarity_scores_fill_the_scale() -> None:
     assert all(sum(low <= score <= low + 1 for score in scores) > 100 for low in range(5))
 
 
-def test_the_mismatched_genre_is_another_world_that_the_corpus_knows() -> None:
+def test_the_mismatched_genre_is_another_world_of_the_same_people_that_the_corpus_knows() -> None:
     rows = small("mnli")
     corpus = {word for document in documents(2000) for sentence in document for word in sentence.split()}
+    known = {word for row in rows["train"] for text in texts(row) for word in text.split()}
     for split, genre, other in (("matched", HOME, AWAY), ("mismatched", AWAY, HOME)):
         words = {word for row in rows[f"validation_{split}"] for text in texts(row) for word in text.split()}
-        assert words & set(genre.people)
-        assert not words & {*other.people, *other.things}
+        assert words & set(genre.things)
+        assert not words & {*other.things, *AWAY.people}
+        assert words & set(HOME.people) <= known, "names that training compares"
         assert words <= corpus
+        details = {
+            detail
+            for texts_ in map(texts, rows[f"validation_{split}"])
+            for detail in (*genre.places, *genre.times)
+            if any(detail in text for text in texts_)
+        }
+        assert details == {*genre.places, *genre.times}
 
 
 # Each claim about "tom gave the red apple to anna in the hall" with the verdict a reader gives it:
@@ -291,5 +309,7 @@ def test_texts_change_only_with_their_version() -> None:
         "rte": "5d66541cfde748ee",
     }
     assert rows == single | pairs, "VERSION, PAIRS_VERSION"
-    assert (VERSION, PAIRS_VERSION) == (2, 3)
-    assert {task: version_of(task) for task in TASKS} == dict.fromkeys(single, 2) | dict.fromkeys(pairs, 3)
+    assert digest(glue("mnli", rows={"train": 0})["validation_mismatched"]) == "cd54aa53fe5d29db", "MNLI_VERSION"
+    assert (VERSION, PAIRS_VERSION, MNLI_VERSION) == (2, 3, 4)
+    versions = dict.fromkeys(single, 2) | dict.fromkeys(pairs, 3) | {"mnli": 4}
+    assert {task: version_of(task) for task in TASKS} == versions

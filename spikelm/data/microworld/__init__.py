@@ -12,6 +12,7 @@ from spikelm.data.microworld.splits import MAKERS, PAIRS, make_rows
 
 VERSION: int = 2  # of the corpus and of single sentences
 PAIRS_VERSION: int = 3  # of the tasks of two sentences
+MNLI_VERSION: int = 4  # of MNLI: training and matched rows are those of version 3 of the pairs
 TASKS: tuple[str, ...] = tuple(MAKERS)
 
 _TRAIN = {
@@ -39,11 +40,16 @@ DEFAULT_ROWS: dict[str, dict[str, int]] = {task: _split_rows(task) for task in T
 
 def version_of(task: str) -> int:
     """The version of a task's texts, or of the corpus."""
+    return MNLI_VERSION if task == "mnli" else _drawn(task)
+
+
+def _drawn(task: str) -> int:
+    """The version that its rows are drawn with."""
     return PAIRS_VERSION if task in PAIRS else VERSION
 
 
 def _seed(seed: int, task: str = "") -> str:
-    return f"microworld/{version_of(task)}/{seed}"
+    return f"microworld/{_drawn(task)}/{seed}"
 
 
 def glue(task: str, seed: int = 0, rows: Mapping[str, int] | None = None) -> dict[str, list[dict[str, Any]]]:
@@ -65,6 +71,7 @@ def documents(count: int, seed: int = 0) -> list[list[str]]:
 
 __all__ = [
     "DEFAULT_ROWS",
+    "MNLI_VERSION",
     "PAIRS_VERSION",
     "SEQ2SEQ_ROWS",
     "SEQ2SEQ_TASKS",
