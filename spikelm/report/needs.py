@@ -136,22 +136,22 @@ def _by_task(needs: Sequence[Need]) -> Table:
     for column in ("runs", "finished", "to do", "about"):
         table.add_column(column, justify="right")
     table.add_column("systems to do")
-    said: list[str] = []
+    said: dict[tuple[str, ...], str] = {}
     for task in dict.fromkeys(need.config.task.name for need in needs):
         group = [need for need in needs if need.config.task.name == task]
         rest = [need for need in group if not need.finished]
         about = [need.seconds for need in rest if need.seconds is not None]
         some = "+" if len(about) < len(rest) else ""
-        names = list(dict.fromkeys(need.title.partition(" ")[2] for need in rest))
-        repeated = len(names) > 2 and names == said
-        said = names or said
+        names = tuple(dict.fromkeys(need.title.partition(" ")[2] for need in rest))
+        first = said.setdefault(names, task)
+        repeated = len(names) > 2 and first != task
         table.add_row(
             task,
             str(len(group)),
             str(len(group) - len(rest)),
             str(len(rest)),
             f"{minutes(sum(about))}{some}" if about else ("?" if rest else ""),
-            f"the same {len(names)}" if repeated else ", ".join(names),
+            f"the same {len(names)} as {first}" if repeated else ", ".join(names),
         )
     return table
 

@@ -89,7 +89,7 @@ def test_a_plan_names_the_systems_of_several_tasks_once_and_counts_on_runs_side_
     show_plan("table 3", needs, console, at_once=2)
     text = console.export_text()
     assert text.count("LIF-BERT T=4") == 1, "all four groups have the same systems"
-    assert text.count("the same 3") == 3
+    assert text.count("the same 3 as pretrain") == 3
     assert "4.0 hours of runs one after the other, 2.0 hours with 2 at a time" in text
     console = Console(record=True, width=120, file=io.StringIO())
     show_plan("table 3", [replace(needs[0], seconds=None), *needs[1:]], console)
