@@ -14,7 +14,7 @@ from spikelm.data.hub_text import HELD_OUT_EVERY, labelled_documents, repository
 from spikelm.data.remembered import place_of, recall, remember
 from spikelm.data.sources import Text, content_hash, local_root
 from spikelm.data.streams import Document, Documents
-from spikelm.data.task_text import with_task_text
+from spikelm.data.task_text import row_files, with_task_text
 from spikelm.data.text_files import count_documents, local_documents, text_files
 from spikelm.errors import DataError
 from spikelm.schema import SourceConfig
@@ -34,7 +34,11 @@ def load_documents(source: SourceConfig, cache: Path | None = None, task_rows: i
 
 def documents_hash(source: SourceConfig, cache: Path, task_rows: int | None = None) -> str:
     """The content hash of the pretraining text, from the cache when its files have not changed."""
-    return load_documents(source, cache, task_rows).content_hash
+    if source.name != "local" or not task_rows:
+        return load_documents(source, cache, task_rows).content_hash
+    files = [*text_files(text_folder(source)).values(), *row_files(source)]
+    place = place_of(cache, files, {"documents": source.documents, "task_rows": task_rows})
+    return recall(place) or remember(place, load_documents(source, cache, task_rows).content_hash)
 
 
 def text_folder(source: SourceConfig) -> Path:

@@ -13,7 +13,7 @@ from spikelm.data.parallel import pair_files
 from spikelm.data.remembered import place_of, recall, remember
 from spikelm.data.seq2seq import load_pairs
 from spikelm.data.sources import GLUE, content_hash, load_rows, rows_root
-from spikelm.data.task_text import other_rows
+from spikelm.data.task_text import other_rows, row_files
 from spikelm.errors import DataError
 from spikelm.integrity import file_hash
 from spikelm.schema import SourceConfig, TaskConfig
@@ -32,7 +32,7 @@ def source_identity(
     else:
         found = {"name": source.name, "content": _rows_hash(task, source, cache)}
         if task_rows:
-            found["others"] = content_hash(other_rows(task, source, task_rows))
+            found["others"] = _others_hash(task, source, cache, task_rows)
     # Without a file the tokenizer is trained on the pretraining text, which is in the pretrained run's identity.
     named = tokenizer_file if task.kind == "seq2seq" else vocab_file
     return {**found, "tokenizer": file_hash(named(source.tokenizer))} if source.tokenizer else found
@@ -58,6 +58,14 @@ def _rows_hash(task: TaskConfig, source: SourceConfig, cache: Path) -> str:
     }
     place = place_of(cache, files.values(), settings)
     return recall(place) or remember(place, (load_pairs if pairs else load_rows)(task, source).content_hash)
+
+
+def _others_hash(task: TaskConfig, source: SourceConfig, cache: Path, task_rows: int) -> str:
+    """Of the rows of other tasks that a teacher is asked about."""
+    if source.name != "local":
+        return content_hash(other_rows(task, source, task_rows))
+    place = place_of(cache, row_files(source), {"others": [task.name, list(task.columns)], "task_rows": task_rows})
+    return recall(place) or remember(place, content_hash(other_rows(task, source, task_rows)))
 
 
 def vocab_file(tokenizer: str) -> Path:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from spikelm.data import microworld
-from spikelm.data.local import task_folder
+from spikelm.data.local import task_files, task_folder
 from spikelm.data.sources import Text, content_hash, load_rows, local_root
 from spikelm.data.streams import Document, Documents
 from spikelm.errors import DataError
@@ -43,22 +44,31 @@ def other_rows(task: TaskConfig, source: SourceConfig, limit: int) -> list[Docum
     return rows
 
 
+def row_files(source: SourceConfig) -> list[list[Path]]:
+    """The local files that these rows are read from."""
+    root = local_root(source)
+    return [files for task in _tasks(source) for files in task_files(task, root, ("train",)).values()]
+
+
 def _joined(articles: Documents, rows: list[Document]) -> Iterator[Document]:
     return chain(articles, rows)
 
 
 def _tasks(source: SourceConfig) -> list[TaskConfig]:
     """The GLUE tasks that the source has."""
-    tasks = []
+    if source.name == "embedded":
+        return [task for task in _glue() if task.name.removeprefix("glue/") in microworld.TASKS]
+    return [task for task in _glue() if source.name != "local" or _has(source, task)]
+
+
+@cache
+def _glue() -> tuple[TaskConfig, ...]:
+    """The tasks of conf/task/glue, which nobody changes."""
+    found = []
     for path in sorted((config_dir() / "task" / "glue").glob("*.yaml")):
-        merged: Any = OmegaConf.merge(OmegaConf.structured(TaskConfig), OmegaConf.load(path))
-        task: Any = OmegaConf.to_object(merged)
-        if source.name == "embedded" and task.name.removeprefix("glue/") not in microworld.TASKS:
-            continue
-        if source.name == "local" and not _has(source, task):
-            continue
-        tasks.append(task)
-    return tasks
+        task: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), OmegaConf.load(path)))
+        found.append(task)
+    return tuple(found)
 
 
 def _has(source: SourceConfig, task: TaskConfig) -> bool:

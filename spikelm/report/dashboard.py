@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +11,14 @@ from typing import Any
 
 from rich.console import Console
 
-from spikelm.errors import SpikeLMError
 from spikelm.records import digest, write_json
+from spikelm.report.dashboard_online import OFFLINE, check_online, refused, save
 from spikelm.report.page.entries import directories
 from spikelm.tracking import effective_mode
 
 FOLDER = "wandb-dashboard"
 TITLE = "SpikeLM: ours beside the paper"
+SAVED = "saved.json"  # where on W&B it was saved
 DELTAS = "paper_deltas"  # the table of cells that a report's run logs
 RESULT_FILES = 5000  # in one artifact, at most
 
@@ -112,14 +114,14 @@ def build_dashboard(root: Path, options: Options, console: Console) -> Path:
     if mode == "disabled":
         return path
     if mode == "online":
-        from spikelm.report.dashboard_online import check_online, save
-
         check_online()  # before anything is sent
     run = log_report(root, folder, options, mode)
     console.print(f"tables, figures and results as artifacts: {run}", soft_wrap=True, highlight=False)
     if mode == "online":
-        for what, url in save(specification(options)).items():
-            console.print(f"{what}: {url}", soft_wrap=True, highlight=False)
+        links = save(specification(options), _saved(folder / SAVED))
+        write_json(folder / SAVED, links)
+        for what in ("workspace", "report"):
+            console.print(f"{what}: {links[what]}", soft_wrap=True, highlight=False)
         return path
     console.print("Offline: nothing was sent. To upload the runs and this report:", highlight=False)
     for line in (
@@ -133,34 +135,50 @@ def build_dashboard(root: Path, options: Options, console: Console) -> Path:
     return path
 
 
+def _saved(path: Path) -> dict[str, str]:
+    """Where the dashboard was saved the last time; nothing where nobody knows."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
 def log_report(root: Path, folder: Path, options: Options, mode: str) -> Path:
     """One W&B run of the report itself: the table of deltas, and an artifact each of tables, figures and results."""
     import wandb
 
     files, rows = artifacts(root), deltas(root)
     stamp = [[str(path.relative_to(root)), path.stat().st_mtime_ns] for paths in files.values() for path in paths]
-    settings = wandb.Settings(
-        console="off", silent=True, disable_code=True, disable_git=True, x_disable_machine_info=True, host=""
-    )  # host and user names are nobody's business
-    run = wandb.init(
-        mode=mode, project=options.project, entity=options.entity or None, id=f"report-{digest(stamp)[:12]}",  # type: ignore[arg-type]
-        name="report", group="report", job_type="report", tags=_tags(rows), dir=str(folder), settings=settings,
-        resume="allow", reinit="create_new",
-    )  # fmt: skip
-    try:
-        if rows:
-            run.log({DELTAS: wandb.Table(columns=list(rows[0]), data=[list(row.values()) for row in rows])})
-        for name, paths in files.items():
-            artifact = wandb.Artifact(f"{options.project}-{name}", type=name)
-            for path in paths:
-                artifact.add_file(str(path), name=str(path.relative_to(root)))
-            run.log_artifact(artifact)
-        where = Path(run.dir).parent
-    except Exception as error:
-        run.finish(exit_code=1)
-        raise SpikeLMError(f"W&B refused the report: {type(error).__name__}: {error}") from error
-    run.finish()
-    return where
+    with refused("W&B refused the report", OFFLINE if mode == "online" else "unset the variables WANDB_*"):
+        settings = wandb.Settings(
+            console="off", silent=True, disable_code=True, disable_git=True, x_disable_machine_info=True, host=""
+        )  # host and user names are nobody's business
+        run = wandb.init(
+            mode=mode, project=options.project, entity=options.entity or None, id=f"report-{digest(stamp)[:12]}",  # type: ignore[arg-type]
+            name="report", group="report", job_type="report", tags=_tags(rows), dir=str(folder), settings=settings,
+            resume="allow", reinit="create_new",
+        )  # fmt: skip
+        try:
+            _log(run, files, rows, root)
+            run.finish()
+        except Exception:
+            with contextlib.suppress(Exception):  # W&B's own process may be what failed
+                run.finish(exit_code=1)
+            raise
+        return Path(run.dir).parent
+
+
+def _log(run: Any, files: Mapping[str, Sequence[Path]], rows: Sequence[Mapping[str, Any]], root: Path) -> None:
+    import wandb
+
+    if rows:
+        run.log({DELTAS: wandb.Table(columns=list(rows[0]), data=[list(row.values()) for row in rows])})
+    for name, paths in files.items():
+        artifact = wandb.Artifact(f"{run.project}-{name}", type=name)
+        for path in paths:
+            artifact.add_file(str(path), name=str(path.relative_to(root)))
+        run.log_artifact(artifact)
 
 
 def _tags(rows: Sequence[Mapping[str, Any]]) -> list[str]:

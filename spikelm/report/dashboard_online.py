@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from spikelm.errors import ConfigError, SpikeLMError
+
+OFFLINE = "spikelm-report wandb --mode offline"
+
+
+@contextmanager
+def refused(what: str, fix: str, kind: type[SpikeLMError] = SpikeLMError) -> Iterator[None]:
+    """Whatever W&B's library raises inside is one clear line."""
+    try:
+        yield
+    except SpikeLMError:
+        raise
+    except Exception as error:
+        raise kind(f"{what}: {type(error).__name__}: {' '.join(str(error).split())[:300]}", fix) from error
 
 
 def libraries() -> tuple[Any, Any]:
@@ -26,7 +40,7 @@ def panel(reports: Any, spec: Mapping[str, Any]) -> Any:
         return reports.ScatterPlot(title=title, x=x, y=y, log_x=bool(spec.get("log_x")))
     if kind == "bar":
         metrics = [reports.SummaryMetric(name) for name in spec["metrics"]]
-        return reports.BarPlot(title=title, metrics=metrics, orientation="h", groupby=spec["by"])
+        return reports.BarPlot(title=title, metrics=metrics, orientation="h", groupby=_key(spec["by"]))
     if kind == "table":
         return reports.WeavePanelSummaryTable(table_name=spec["table"])
     if kind == "line":
@@ -45,7 +59,10 @@ def workspace(spec: Mapping[str, Any]) -> Any:
         )
         for section in spec["sections"]
     ]
-    grouped = workspaces.RunsetSettings(groupby=[workspaces.Metric(_key(name)) for name in spec["group_by"]])
+    grouped = workspaces.RunsetSettings(
+        groupby=[workspaces.Metric(_key(name)) for name in spec["group_by"]],
+        pinned_columns=["tags:__ALL__" if name == "tags" else f"summary:{name}" for name in spec["columns"]],
+    )
     return workspaces.Workspace(
         entity=spec["entity"],
         project=spec["project"],
@@ -74,25 +91,38 @@ def check_online() -> None:
     import wandb
 
     libraries()
-    if not wandb.login(prompt=False, verify=False):
-        raise ConfigError("not logged in to W&B", "wandb login")
+    with refused("W&B cannot be used with this environment", "wandb login, and the variables WANDB_*", ConfigError):
+        if not wandb.login(prompt=False, verify=False):
+            raise ConfigError("not logged in to W&B", "wandb login")
 
 
-def save(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Save both; what W&B answers is a clear line, not a traceback."""
+def save(spec: Mapping[str, Any], earlier: Mapping[str, str]) -> dict[str, str]:
+    """Save both, those of an `earlier` answer anew; what W&B refuses is a clear line, not a traceback."""
     import wandb
 
-    entity = spec["entity"] or wandb.Api().default_entity
-    full = {**spec, "entity": entity}
-    try:
-        view, document = workspace(full), report(full)
+    with refused("W&B did not take the dashboard", OFFLINE):
+        entity = spec["entity"] or wandb.Api().default_entity
+        full = {**spec, "entity": entity}
+        here = {"entity": entity, "project": spec["project"]}
+        known = earlier if here.items() <= earlier.items() else {}
+        view = _renewed(workspace(full), known.get("workspace"), ("name", "sections", "runset_settings"))
+        document = _renewed(report(full), known.get("report"), ("title", "description", "blocks"))
         view.save()
         document.save()
-    except Exception as error:
-        raise SpikeLMError(
-            f"W&B did not take the dashboard: {type(error).__name__}: {error}", "spikelm-report wandb --mode offline"
-        ) from error
-    return {"workspace": view.url, "report": document.url}
+    return {**here, "workspace": view.url, "report": document.url}
+
+
+def _renewed(made: Any, url: str | None, parts: Sequence[str]) -> Any:
+    """The one that is at `url` with what was made now, so that a second call leaves no second copy."""
+    if not url:
+        return made
+    try:
+        there = type(made).from_url(url)
+    except Exception:  # deleted since, or of a server that is no more: a new one then
+        return made
+    for part in parts:
+        setattr(there, part, getattr(made, part))
+    return there
 
 
 def _key(name: str) -> str:

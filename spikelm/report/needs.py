@@ -29,6 +29,7 @@ class Need:
     asked: bool
     seconds: float | None  # about, from earlier runs; None: nothing alike has been run
     needed: bool = False  # by another one that is to be run
+    again: bool = False  # finished and needed, but its weights are gone: made again first
 
     @property
     def title(self) -> str:
@@ -73,20 +74,32 @@ def needs_of(wanted: Sequence[Found], timings: Timings) -> list[Need]:
     found: dict[str, Need] = {}
     asked = {one.run.id for one in wanted}
     waited_for: set[str] = set()
+    again: set[str] = set()
 
     def visit(config: Config, run: Run, finished: bool) -> None:
         if run.id in found:
             return
         if not finished:
-            for needed in prerequisites(config).values():
-                before = open_run(needed)
-                waited_for.add(before.id)
-                visit(needed, before, before.finished)
+            visit_before(config)
         found[run.id] = Need(config, run, finished, run.id in asked, None if finished else timings.about(config))
+
+    def visit_before(config: Config) -> None:
+        for needed in prerequisites(config).values():
+            before = open_run(needed)
+            waited_for.add(before.id)
+            if before.finished and before.id not in again and not (before.directory / "model").is_dir():
+                again.add(before.id)
+                visit_before(needed)
+            visit(needed, before, before.finished)
 
     for one in wanted:
         visit(one.config, one.run, one.result is not None)
-    return [replace(need, needed=id in waited_for) for id, need in found.items()]
+    return [
+        replace(need, needed=id in waited_for, again=True, seconds=timings.about(need.config))
+        if id in again
+        else replace(need, needed=id in waited_for)
+        for id, need in found.items()
+    ]
 
 
 def minutes(seconds: float) -> str:
@@ -98,7 +111,6 @@ def show_plan(title: str, needs: Sequence[Need], console: Console, at_once: int 
     """The runs needed, those there are, and about how long the others take, by task."""
     todo = [need for need in needs if not need.finished]
     asked = [need for need in needs if need.asked]
-    known = [need.seconds for need in todo if need.seconds is not None]
     done = sum(need.finished for need in asked)
     first = [need for need in todo if not need.asked]
     console.print(
@@ -108,30 +120,40 @@ def show_plan(title: str, needs: Sequence[Need], console: Console, at_once: int 
     )
     if not todo:
         return
+    console.print(_by_task(needs))
+    if again := [need for need in needs if need.again]:
+        names = ", ".join(need.title for need in again)
+        console.print(f"  {len(again)} more are made again for their weights, which are gone: {names}", highlight=False)
+    known = [need.seconds for need in (*todo, *again) if need.seconds is not None]
+    unknown = len(todo) + len(again) - len(known)
+    console.print(f"  to do: {_time(known, unknown, at_once)}", soft_wrap=True, highlight=False)
+
+
+def _by_task(needs: Sequence[Need]) -> Table:
+    """A row a task; the systems of several tasks are named once."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("task")
     for column in ("runs", "finished", "to do", "about"):
         table.add_column(column, justify="right")
     table.add_column("systems to do")
-    said: list[str] = []
+    said: dict[tuple[str, ...], str] = {}
     for task in dict.fromkeys(need.config.task.name for need in needs):
         group = [need for need in needs if need.config.task.name == task]
         rest = [need for need in group if not need.finished]
         about = [need.seconds for need in rest if need.seconds is not None]
         some = "+" if len(about) < len(rest) else ""
-        names = list(dict.fromkeys(need.title.partition(" ")[2] for need in rest))
-        again = len(names) > 2 and names == said
-        said = names or said
+        names = tuple(dict.fromkeys(need.title.partition(" ")[2] for need in rest))
+        first = said.setdefault(names, task)
+        repeated = len(names) > 2 and first != task
         table.add_row(
             task,
             str(len(group)),
             str(len(group) - len(rest)),
             str(len(rest)),
             f"{minutes(sum(about))}{some}" if about else ("?" if rest else ""),
-            f"the same {len(names)}" if again else ", ".join(names),
+            f"the same {len(names)} as {first}" if repeated else ", ".join(names),
         )
-    console.print(table)
-    console.print(f"  to do: {_time(known, len(todo) - len(known), at_once)}", soft_wrap=True, highlight=False)
+    return table
 
 
 def _time(known: Sequence[float], unknown: int, at_once: int) -> str:

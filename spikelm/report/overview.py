@@ -17,6 +17,7 @@ from rich.text import Text
 from spikelm.report.needs import Need, minutes
 
 EVERY = 2.0  # seconds between two looks at the store
+TRUST = 0.1  # how much of a plan has to be done to tell its pace as well as the plan does
 LAST = 6  # finished runs that stay on the screen
 
 
@@ -25,7 +26,7 @@ class Overview:
 
     def __init__(self, needs: Sequence[Need], console: Console, at_once: int = 1) -> None:
         self.at_once = at_once
-        self.todo = [need for need in needs if not need.finished]
+        self.todo = [need for need in needs if not need.finished or need.again]
         self.console = console
         self.started = time.monotonic()
         self.done: dict[str, str] = {}
@@ -34,6 +35,8 @@ class Overview:
         """Take note of what has finished since; those that have."""
         new = []
         for need in self.todo:
+            if need.again and not (need.run.directory / "model").is_dir():
+                continue
             if need.run.id not in self.done and (result := need.run.result()) is not None:
                 self.done[need.run.id] = summary(need, result)
                 new.append(need)
@@ -67,8 +70,10 @@ class Overview:
         if not rest or any(seconds is None for seconds in rest):
             return ""
         spent = sum(need.seconds or 0.0 for need in self.todo if need.run.id in self.done)
-        pace = (time.monotonic() - self.started) / spent if spent else 1 / self.at_once
-        return f", about {minutes(sum(seconds or 0.0 for seconds in rest) * pace)} left"
+        left = sum(seconds or 0.0 for seconds in rest)
+        trust = TRUST * (spent + left)  # in the plan, so that the first short run does not decide alone
+        pace = (time.monotonic() - self.started + trust / self.at_once) / (spent + trust)
+        return f", about {minutes(left * pace)} left"
 
     def shown(self) -> Group:
         """The live picture."""

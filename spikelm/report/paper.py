@@ -106,6 +106,7 @@ def reproduce(args: argparse.Namespace) -> int:
         found = check_claims(fresh)
         write_claims(found, selection)
         show_claims(found, selection)
+    Console().print("  as a page, with every run: spikelm-report page", highlight=False)
     return code
 
 
@@ -171,6 +172,6 @@ def _overrides(rest: Sequence[str]) -> list[str]:
 
 def _seeds(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(seed) for seed in text.split(","))
+        return tuple(dict.fromkeys(int(seed) for seed in text.split(",")))
     except ValueError:
         raise ConfigError(f"--seeds {text} is not a list of whole numbers", "--seeds 1,2,3") from None

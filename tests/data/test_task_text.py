@@ -12,6 +12,7 @@ import pytest
 from spikelm.compose import load_config
 from spikelm.data.corpus import load_documents
 from spikelm.data.encode import encode_rows, with_unlabelled
+from spikelm.data.sources import content_hash
 from spikelm.data.task_text import other_rows
 from spikelm.data.wordpiece import train_wordpiece
 from spikelm.errors import ConfigError, DataError
@@ -61,6 +62,24 @@ def test_they_are_part_of_what_a_run_is(root: Path) -> None:
     assert found("general.task_rows=2") != two
     student = config(root, "task=glue/rte", "distill=general", "general.task_rows=2")
     assert run_id(identity(prerequisites(student)["pretrained"])) == found("general.task_rows=2")
+
+
+def test_files_that_have_not_changed_are_not_read_again_to_tell_a_run(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(root / "RTE", root / "MRPC")
+    mrpc = (root / "MRPC" / "train.tsv").read_text().replace("label", "Quality", 1)
+    for name, text in (("train", mrpc), ("dev", mrpc)):
+        (root / "MRPC" / f"{name}.tsv").write_text(
+            text.replace("sentence1", "#1 String").replace("sentence2", "#2 String")
+        )
+    whole = config(root, "general.task_rows=2")
+    student = config(root, "task=glue/rte", "distill=general", "general.task_rows=2", "distill.task_rows=2")
+    found = [identity(one)["source"] for one in (whole, student)]
+    assert found[0]["content"] == load_documents(whole.source, task_rows=2).content_hash
+    assert found[1]["others"] == content_hash(other_rows(student.task, student.source, 2))
+    monkeypatch.setattr("spikelm.data.task_text.load_rows", lambda *_: pytest.fail("read again"))
+    assert [identity(one)["source"] for one in (whole, student)] == found
 
 
 def test_mistakes_are_named(root: Path) -> None:

@@ -19,8 +19,10 @@ from spikelm.report.reproduce import job_lines
 from spikelm.report.selection import Found, Results, Selection, Wanted
 
 
-def finish(found: Found, seconds: float = 60.0) -> None:
+def finish(found: Found, seconds: float = 60.0, weights: bool = True) -> None:
     run = found.run
+    if weights:
+        (run.directory / "model").mkdir(parents=True)
     run.start({}, {})
     config = {"neuron": found.config.neuron, "task": vars(found.config.task), "backbone": {"kind": "bert"}}
     known: dict[str, Any] = {"metrics": {"accuracy": 50.0}, "seconds": seconds, "config": config, "steps": 12}
@@ -57,6 +59,27 @@ def test_prerequisites_come_first_and_once_and_finished_runs_need_nothing(select
     assert "about 1 min of runs one after the other\n" in text
 
 
+def test_a_plan_counts_what_is_made_again_for_its_weights(selection: Selection) -> None:
+    results = Results(selection)
+    pretrained = results.find("bert", "pretrain")
+    for found in (pretrained, results.find("bert", "glue/rte")):
+        finish(found, weights=False)  # a result file alone, as in runs/reference
+    wanted = [pretrained._replace(result={}), results.find("bit", "glue/rte")]  # BiT imitates the fine-tuned BERT
+    timings = Timings([{**dict(pretrained.run.result() or {})}])
+    needs = needs_of(wanted, timings)
+    again = {need.config.task.name: need.seconds for need in needs if need.again}
+    assert again == {"pretrain": 60.0, "glue/rte": None}, "the teacher, and what it is made from"
+    console = Console(record=True, width=160, file=io.StringIO())
+    show_plan("table 4", needs, console)
+    text = console.export_text()
+    assert "2 more are made again for their weights, which are gone: pretrain BERT T=1, glue/rte ann-bert_tiny" in text
+    assert "about 1 min of runs one after the other, and 2 runs of which no earlier one tells" in text
+    for need in needs:
+        if need.again:
+            (need.run.directory / "model").mkdir()
+    assert not any(need.again for need in needs_of(wanted, timings))
+
+
 def test_a_plan_names_the_systems_of_several_tasks_once_and_counts_on_runs_side_by_side(selection: Selection) -> None:
     results = Results(selection)
     systems, tasks = ("bert", "lif_bert", "spikelm_t1"), ("rte", "cola", "mrpc")
@@ -66,7 +89,7 @@ def test_a_plan_names_the_systems_of_several_tasks_once_and_counts_on_runs_side_
     show_plan("table 3", needs, console, at_once=2)
     text = console.export_text()
     assert text.count("LIF-BERT T=4") == 1, "all four groups have the same systems"
-    assert text.count("the same 3") == 3
+    assert text.count("the same 3 as pretrain") == 3
     assert "4.0 hours of runs one after the other, 2.0 hours with 2 at a time" in text
     console = Console(record=True, width=120, file=io.StringIO())
     show_plan("table 3", [replace(needs[0], seconds=None), *needs[1:]], console)
@@ -170,6 +193,34 @@ def test_the_overview_tells_every_run_that_finishes_once(tmp_path: Path) -> None
     assert set(bar.strip()) <= set("━╸╺"), "a line of its own"
     assert first.startswith("finished")
     assert open_run(found.config).finished
+
+
+def test_the_time_left_trusts_the_plan_until_enough_is_done(
+    selection: Selection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = Results(selection)
+    wanted = [results.find("bert", f"glue/{task}") for task in ("rte", "cola", "mrpc")]
+    needs = [replace(need, seconds=3000.0) for need in needs_of(wanted, Timings([]))]
+    now = [0.0]
+    monkeypatch.setattr("spikelm.report.overview.time.monotonic", lambda: now[0])
+    overview = Overview(needs, Console(file=io.StringIO()), at_once=2)
+    assert overview.left() == ", about 1.7 hours left", "12000 seconds, two at a time"
+    finish(wanted[0])
+    now[0] = 3000.0  # twice as slow as planned
+    overview.look()
+    # (3000 + 1200 / 2) / (3000 + 1200) of 9000 seconds
+    assert overview.left() == ", about 2.1 hours left"
+
+
+def test_what_is_made_again_counts_when_its_weights_are_there(selection: Selection) -> None:
+    results = Results(selection)
+    pretrained = results.find("bert", "pretrain")
+    finish(pretrained, weights=False)
+    overview = Overview(needs_of([results.find("bert", "glue/rte")], Timings([])), Console(file=io.StringIO()))
+    assert len(overview.todo) == 2
+    assert overview.look() == []
+    (pretrained.run.directory / "model").mkdir()
+    assert [need.title for need in overview.look()] == ["pretrain BERT T=1"]
 
 
 def test_times_are_readable() -> None:
