@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-import threading
 from collections.abc import Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from loopback import Loopback
 
 PROJECT = {"id": "p", "internalId": "UHJvamVjdDox", "name": "spikelm", "entityName": "me"}
 PROJECT |= {"entity": {"id": "e", "name": "me"}}  # type: ignore[dict-item]
@@ -24,44 +24,22 @@ DATA = {
 }
 
 
-class WandbServer:
+class WandbServer(Loopback):
     """`views` are saved workspaces and reports by id, `files` what was uploaded by name, `runs` by id."""
 
     def __init__(self) -> None:
         self.views, self.files, self.runs = dict[str, Any](), dict[str, bytes](), dict[str, Any]()
         self.artifacts: list[dict[str, Any]] = []
         self.committed: list[str] = []
-        outer = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                body: Any = {}
-                if self.path == "/graphql":
-                    asked = json.loads(sent)
-                    body = {"data": outer.asked(asked["query"], asked.get("variables") or {})}
-                elif self.path.startswith("/storage/"):
-                    outer.files[self.path.removeprefix("/storage/")] = sent
-                told = json.dumps(body).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(told)))
-                self.end_headers()
-                self.wfile.write(told)
-
-            do_GET = do_POST = do_PUT = answer
-
-            def log_message(self, *_: Any) -> None:
-                """Quiet."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def stop(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+    def respond(self, path: str, sent: bytes) -> tuple[int, Any]:
+        if path == "/graphql":
+            asked = json.loads(sent)
+            return 200, {"data": self.asked(asked["query"], asked.get("variables") or {})}
+        if path.startswith("/storage/"):
+            self.files[path.removeprefix("/storage/")] = sent
+        return 200, {}
 
     def asked(self, query: str, sent: dict[str, Any]) -> dict[str, Any]:
         """The answer to a GraphQL question, by its name."""
