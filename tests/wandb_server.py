@@ -1,4 +1,4 @@
-"""As much of a W&B server as a report, its artifacts and a dashboard need, on loopback; what it was sent is kept."""
+"""As much of a W&B server as runs, artifacts and a dashboard need, on loopback; what it was sent is kept."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from loopback import Loopback
 
 PROJECT = {"id": "p", "internalId": "UHJvamVjdDox", "name": "spikelm", "entityName": "me"}
 PROJECT |= {"entity": {"id": "e", "name": "me"}}  # type: ignore[dict-item]
+HISTORY = "wandb-history.jsonl"
 DATES = {"createdAt": "2026-01-01T00:00:00", "updatedAt": "2026-01-01T00:00:00"}
 #: what any other question is answered with
 DATA = {
@@ -25,10 +26,11 @@ DATA = {
 
 
 class WandbServer(Loopback):
-    """`views` are saved workspaces and reports by id, `files` what was uploaded by name, `runs` by id."""
+    """Saved workspaces and reports by id, uploads by name, runs and what they logged by run."""
 
     def __init__(self) -> None:
         self.views, self.files, self.runs = dict[str, Any](), dict[str, bytes](), dict[str, Any]()
+        self.streams: dict[str, list[dict[str, Any]]] = {}
         self.artifacts: list[dict[str, Any]] = []
         self.committed: list[str] = []
         super().__init__()
@@ -39,6 +41,9 @@ class WandbServer(Loopback):
             return 200, {"data": self.asked(asked["query"], asked.get("variables") or {})}
         if path.startswith("/storage/"):
             self.files[path.removeprefix("/storage/")] = sent
+        elif path.endswith("/file_stream"):
+            part = (json.loads(sent).get("files") or {}).get(HISTORY) or {"content": []}
+            self.streams.setdefault(path.split("/")[-2], []).extend(map(json.loads, part["content"]))
         return 200, {}
 
     def asked(self, query: str, sent: dict[str, Any]) -> dict[str, Any]:
