@@ -52,27 +52,32 @@ def selection_of(args: argparse.Namespace) -> Selection:
 def table(args: argparse.Namespace) -> int:
     """spikelm-report table."""
     results = Results(selection_of(args))
-    _tables(_chosen_tables(args.id, args.tasks), results)
+    if _tables(_chosen_tables(args.id, args.tasks), results):
+        _hint(results.selection, f"table {args.id}")
     return 0
 
 
 def figure(args: argparse.Namespace) -> int:
     """spikelm-report figure."""
     results = Results(selection_of(args))
-    _figures(_figure_ids(args.id), results)
+    if _figures(_figure_ids(args.id), results):
+        _hint(results.selection, f"figure {args.id}")
     return 0
 
 
 def claims(args: argparse.Namespace) -> int:
     """spikelm-report claims."""
     results = Results(selection_of(args))
-    found = check_claims(results)
+    with Console(stderr=True).status("which runs the claims are about"):
+        found = check_claims(results)
     path = write_claims(found, results.selection)
     if args.json:
         print(path.read_text(), end="")
     else:
         show_claims(found, results.selection)
         print(f"  written to {path}")
+        if any(one.missing for one in found):
+            _hint(results.selection, "claims")
     return 0
 
 
@@ -120,18 +125,33 @@ def reference(args: argparse.Namespace) -> int:
     return 0
 
 
-def _tables(tables: Sequence[PaperTable], results: Results) -> None:
+def _hint(selection: Selection, command: str) -> None:
+    """Where runs are missing: those that come with the project, if there are any of this selection."""
+    kept = selection.root / "reference"
+    if (kept / "tables" / f"claims-{selection.suffix}.json").is_file():
+        said = f"  made of the runs that come with the project: spikelm-report {command} --runs-dir {kept}"
+        Console().print(said, soft_wrap=True, highlight=False)
+
+
+def _tables(tables: Sequence[PaperTable], results: Results) -> bool:
+    """Build, show and write them; whether runs are missing."""
+    missing = False
     for one in tables:
         data = build_table(one, results)
+        missing |= bool(data.missing)
         show_table(data)
         paths = write_table(data, results.selection.root)
         Console().print(f"  written to {paths[0]} (and {_endings(paths[1:])})", soft_wrap=True, highlight=False)
+    return missing
 
 
-def _figures(ids: Sequence[str], results: Results) -> None:
+def _figures(ids: Sequence[str], results: Results) -> bool:
+    """Draw and write them; whether runs are missing."""
     console = Console()
+    missing = False
     for id in ids:
         drawn = draw_figure(id, results)
+        missing |= bool(drawn.missing)
         console.print(f"{drawn.title}. {drawn.caption}", soft_wrap=True, highlight=False, markup=False)
         if drawn.figure is not None:
             paths = write_figure(drawn, results.selection.root)
@@ -140,6 +160,7 @@ def _figures(ids: Sequence[str], results: Results) -> None:
             console.print(f"  missing: {command}", soft_wrap=True, highlight=False, markup=False)
         if drawn.missing:
             console.print(f"  all of them: spikelm-report reproduce {id} --scale {results.selection.scale}")
+    return missing
 
 
 def _endings(paths: Sequence[Path]) -> str:

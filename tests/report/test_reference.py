@@ -82,3 +82,28 @@ def test_it_is_renewed_but_replaces_nothing_else(selection: Selection, tmp_path:
     with pytest.raises(ConfigError, match="something else"):
         renew(selection, other)
     assert (other / "chapter1.tex").exists()
+
+
+def test_where_runs_are_missing_those_of_the_reference_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from spikelm.report.command import main
+
+    asked = [
+        "table",
+        "9",
+        "--tasks",
+        "glue/rte",
+        "--scale",
+        "smoke",
+        "--source",
+        "embedded",
+        "--runs-dir",
+        str(tmp_path),
+    ]
+    assert main(asked) == 0
+    assert "come with the project" not in capsys.readouterr().out
+    (tmp_path / "reference" / "tables").mkdir(parents=True)
+    (tmp_path / "reference" / "tables" / "claims-smoke-embedded.json").touch()
+    assert main(asked) == 0
+    assert f"spikelm-report table 9 --runs-dir {tmp_path / 'reference'}" in capsys.readouterr().out
