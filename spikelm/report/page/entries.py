@@ -17,6 +17,7 @@ from spikelm.store import Run, Store
 #: what a run's page is made from; when none of them changes, neither does the page
 RECORDS = ("result.json", "status.json", "config.yaml", "environment.json", "metrics.csv", "traceback.txt")
 BROKEN = "broken"
+TAIL = 2000  # bytes of a metrics.csv that have its last step in them
 #: as yaml.safe_load, in C where it was built
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -125,7 +126,23 @@ def row_of(record: Record) -> dict[str, Any]:
         "ann": number(section(result, "energy_ann_mj").get("fp32")),
         "seconds": number(result.get("seconds")),
         "finished_at": text(result.get("finished_at")),
+        "progress": "" if result else progress(record),
     }
+
+
+def progress(record: Record) -> str:
+    """How far a run without a result has come: the last step it logged, and of how many where the config says it."""
+    try:
+        with open(record.directory / "metrics.csv", "rb") as file:
+            file.seek(max(0, file.seek(0, 2) - TAIL))
+            whole_lines = file.read().split(b"\n")[:-1]  # the last one may be half written
+    except OSError:
+        return ""
+    steps = [int(first) for line in whole_lines[-1:] if (first := line.partition(b",")[0]).isdigit()]
+    kind = section(record.config, "task").get("kind")
+    stage = section(record.config, kind if kind in ("pretrain", "general") else "finetune")
+    planned = number(stage.get("steps"))
+    return f"step {steps[0]}{f' of {planned}' if planned else ''}" if steps else ""
 
 
 def _system(record: Record) -> str:

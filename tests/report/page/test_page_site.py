@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up import bulk, run_id, write
+from made_up import bulk, config, run_id, write
 
 from spikelm.records import digest
 from spikelm.report.page.site import TEMPLATES, Built, Site
+from spikelm.store import Run
 
 PLANTED = "<script>alert('planted')</script><img src=x onerror=alert(1)>"
 
@@ -313,3 +314,21 @@ def test_two_thousand_runs_take_seconds_and_little_memory(tmp_path: Path) -> Non
     print(f"2000 runs: {first:.1f} s ({first_cpu:.1f} s CPU), again {again:.1f} s, peak {peak:.0f} MB")
     assert first_cpu < 20
     assert peak < 100
+
+
+def test_the_first_page_says_how_far_a_run_has_come_and_changes_with_it(tmp_path: Path) -> None:
+    id = run_id(7)
+    saved = config("pretrain", "lif", "mini", "embedded", 7) | {"pretrain": {"steps": 1000}}
+    saved["task"]["kind"] = "pretrain"
+    run = Run(tmp_path, tmp_path / "pretrain" / f"lif-{id[:8]}", id)
+    run.start(saved, {})
+    build(tmp_path)
+    assert "step" not in pages(tmp_path)["index.html"].text.split("Overview")[-1]
+    for step in range(0, 400, 20):
+        run.append_metrics(step, {"train/loss": 2.0})
+    assert build(tmp_path).written
+    assert "step 380 of 1000" in pages(tmp_path)["index.html"].text
+    with open(run.directory / "metrics.csv", "a") as file:
+        file.write("40")  # a line that is being written
+    build(tmp_path)
+    assert "step 380 of 1000" in pages(tmp_path)["index.html"].text
