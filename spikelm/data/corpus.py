@@ -36,8 +36,9 @@ def documents_hash(source: SourceConfig, cache: Path, task_rows: int | None = No
     """The content hash of the pretraining text, from the cache when its files have not changed."""
     if source.name != "local" or not task_rows:
         return load_documents(source, cache, task_rows).content_hash
-    files = [*text_files(text_folder(source)).values(), *row_files(source)]
-    place = place_of(cache, files, {"documents": source.documents, "task_rows": task_rows})
+    rows, how = row_files(source, task_rows)
+    files = [*text_files(text_folder(source)).values(), *rows]
+    place = place_of(cache, files, {"documents": source.documents, **how})
     return recall(place) or remember(place, load_documents(source, cache, task_rows).content_hash)
 
 

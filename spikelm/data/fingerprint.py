@@ -64,7 +64,8 @@ def _others_hash(task: TaskConfig, source: SourceConfig, cache: Path, task_rows:
     """Of the rows of other tasks that a teacher is asked about."""
     if source.name != "local":
         return content_hash(other_rows(task, source, task_rows))
-    place = place_of(cache, row_files(source), {"others": [task.name, list(task.columns)], "task_rows": task_rows})
+    files, how = row_files(source, task_rows)
+    place = place_of(cache, files, {"others": [task.name, list(task.columns)], **how})
     return recall(place) or remember(place, content_hash(other_rows(task, source, task_rows)))
 
 

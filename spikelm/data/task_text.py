@@ -44,10 +44,11 @@ def other_rows(task: TaskConfig, source: SourceConfig, limit: int) -> list[Docum
     return rows
 
 
-def row_files(source: SourceConfig) -> list[list[Path]]:
-    """The local files that these rows are read from."""
-    root = local_root(source)
-    return [files for task in _tasks(source) for files in task_files(task, root, ("train",)).values()]
+def row_files(source: SourceConfig, limit: int) -> tuple[list[list[Path]], dict[str, Any]]:
+    """The local files that these rows are read from, and how they are read."""
+    root, tasks = local_root(source), _tasks(source)
+    files = [files for task in tasks for files in task_files(task, root, ("train",)).values()]
+    return files, {"task_rows": limit, "tasks": [[task.name, list(task.columns)] for task in tasks]}
 
 
 def _joined(articles: Documents, rows: list[Document]) -> Iterator[Document]:
