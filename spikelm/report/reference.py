@@ -23,7 +23,7 @@ from spikelm.report.claims import Verdict, check_claims
 from spikelm.report.figures import FIGURES, Drawn, draw_figure, figure_runs, load_figure, write_figure
 from spikelm.report.formats import markdown_table
 from spikelm.report.render import write_table
-from spikelm.report.selection import Results, Selection
+from spikelm.report.selection import SEEDS, Results, Selection
 from spikelm.report.tables import TABLES, load_table
 from spikelm.report.verdicts import numbers_text, write_claims
 from spikelm.store import Run, Store
@@ -106,7 +106,7 @@ def _index(
     """The folder's README.md: what was made, by which command and when, what is missing, and the claims."""
     words = ["make", "reproduce-all", f"SCALE={selection.scale}"]
     words += [f"SOURCE={selection.source}"] if selection.source else []
-    words += [f"SEEDS={','.join(map(str, selection.seeds))}"] if selection.seeds != (42,) else []
+    words += [f"SEEDS={','.join(map(str, selection.seeds))}"] if selection.seeds != SEEDS else []
     words += [f'OVERRIDES="{" ".join(selection.overrides)}"'] if selection.overrides else []
     days = sorted({str(result["finished_at"])[:10] for result in told})
     hours = sum(float(result["seconds"]) for result in told) / 3600

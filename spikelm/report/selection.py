@@ -17,6 +17,7 @@ from spikelm.store import Run
 
 #: where files are says nothing about a result
 FILES = ("source.root=", "source.text_root=", "source.tokenizer=", "source.mirror=")
+SEEDS = (42,)  # where none are asked for
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Selection:
 
     scale: str = "mini"
     source: str = ""
-    seeds: tuple[int, ...] = (42,)
+    seeds: tuple[int, ...] = SEEDS
     root: Path = field(default_factory=lambda: Path(default_runs_dir()))
     overrides: tuple[str, ...] = ()
 
@@ -60,9 +61,10 @@ class Selection:
 
     @property
     def suffix(self) -> str:
-        """Scale and source as the end of a file's name; other settings make it another file."""
+        """Scale and source as the end of a file's name; other settings and other seeds make it another file."""
         others = [digest(sorted(self.extra))[:6]] if self.extra else []
-        return "-".join([self.scale, self.source_name, *others])
+        seeds = [] if self.seeds == SEEDS else [f"s{'+'.join(map(str, self.seeds))}"]
+        return "-".join([self.scale, self.source_name, *others, *seeds])
 
 
 class Wanted(NamedTuple):

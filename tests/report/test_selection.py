@@ -21,3 +21,8 @@ def test_what_makes_other_runs_is_said_and_makes_another_file(word: str, tmp_pat
     selection = Selection(scale="smoke", root=tmp_path, overrides=("trainer.threads=1", word))
     assert selection.where == f"scale=smoke, source=embedded, {word}, seed 42"
     assert selection.suffix.startswith("smoke-embedded-")
+
+
+def test_other_seeds_make_another_file(tmp_path: Path) -> None:
+    seeds = (1, 2, 3)
+    assert Selection(scale="smoke", root=tmp_path, seeds=seeds).suffix == "smoke-embedded-s1+2+3"

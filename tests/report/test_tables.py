@@ -95,7 +95,7 @@ def test_a_few_tasks_have_a_mean_of_their_own_that_says_so(store: Canned) -> Non
     table = load_table(3).only(["glue/mnli", "rte"])
     assert table.tasks == ["glue/mnli", "glue/rte"]
     data = build_table(rows(table, "spikelm_t4"), Canned(store.known, store.selection.root, (1,)))
-    assert data.name == "table3-smoke-embedded-mnli+rte"
+    assert data.name == "table3-smoke-embedded-s1-mnli+rte"
     found = {name: (cell.ours_text, cell.paper_text) for name, cell in data.lines[0].cells.items()}
     assert found["mnli_m"] == ("50.0", "77.1")
     assert found["mnli_mm"] == ("59.0", "77.2")
