@@ -1,4 +1,4 @@
-"""Online, a sweep of N jobs is N runs on the server, each with its group, tags, curve and summary."""
+"""Online, a sweep of N jobs is N runs on the server, each with its group, tags and curve; so is what is sent later."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from wandb_server import WandbServer
+
+from spikelm.tracking import make_tracker
 
 KEY = "5ec2e7" * 6 + "5ec2"  # looks like an API key
 
 
+def environment(server: WandbServer, home: Path) -> dict[str, str]:
+    known = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
+    known |= {"HOME": str(home), "WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY}
+    return known | {"WANDB_ERROR_REPORTING": "false"}
+
+
 def test_two_jobs_are_two_runs_with_all_they_logged(tmp_path: Path) -> None:
     server = WandbServer()
-    known = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    known |= {"HOME": str(tmp_path), "WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY}
-    known |= {"WANDB_ERROR_REPORTING": "false", "SPIKELM_RUNS": str(tmp_path / "runs")}
+    known = environment(server, tmp_path) | {"SPIKELM_RUNS": str(tmp_path / "runs")}
     command = [sys.executable, "-m", "spikelm.cli", "-m", "scale=smoke", "tracker.mode=online"]
     command += ["system=bert", "task=glue/rte,glue/cola"]
     done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=300)
@@ -36,3 +43,26 @@ def test_two_jobs_are_two_runs_with_all_they_logged(tmp_path: Path) -> None:
         written = [line.split(",") for line in next(kept).read_text().splitlines()]
         assert logged == {int(step): float(value) for step, name, value in written if name == "train/loss"}
         assert logged
+
+
+def test_an_offline_run_is_sent_later_by_wandb_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    id, tags = f"{7:016x}", ["mini", "embedded", "glue/rte", "lif"]
+    tracker = make_tracker(
+        "offline", "spikelm", None, id, "a run", "table3 lif_bert", tags, {"k": 2}, tmp_path, pytest.fail,
+        job_type="glue/rte",
+    )  # fmt: skip
+    for step in (20, 40):
+        tracker.log(step, {"train/loss": 1 / step})
+    tracker.finish(ok=True)
+    (folder,) = tmp_path.glob("wandb/offline-run-*")
+    server = WandbServer()
+    command = [sys.executable, "-m", "wandb", "sync", str(folder)]
+    done = subprocess.run(command, env=environment(server, tmp_path), capture_output=True, text=True, timeout=120)
+    server.stop()
+    assert done.returncode == 0, done.stderr
+    assert list(server.runs) == [id]
+    assert (server.runs[id]["groupName"], server.runs[id]["jobType"]) == ("table3 lif_bert", "glue/rte")
+    assert sorted(server.runs[id]["tags"]) == sorted(tags)
+    assert [(row["step"], row["train/loss"]) for row in server.streams[id]] == [(20, 0.05), (40, 0.025)]
