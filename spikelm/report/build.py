@@ -147,6 +147,7 @@ def _place(footnotes: list[str], text: str) -> int:
 
 def _cell(column: Column, row: Row, values: Sequence[Value | None], footnotes: Sequence[int]) -> Cell:
     there = [value for value in values if value is not None]
+    lacking = len(values) - len(there) if there else 0
     if len({value.runs for value in there}) == 1:  # all seeds share the pretrained run: one value, not many
         there = there[:1]
     paper = row.paper[column.name]
@@ -159,6 +160,7 @@ def _cell(column: Column, row: Row, values: Sequence[Value | None], footnotes: S
         difference_digits=printed,
         runs=tuple(dict.fromkeys(run for value in there for run in value.runs)),
         footnotes=tuple(footnotes),
+        lacking=lacking,
     )
 
 

@@ -24,6 +24,7 @@ class Cell:
     difference_digits: int = 1
     runs: tuple[RunRef, ...] = ()
     footnotes: tuple[int, ...] = ()  # positions in the table's `footnotes`
+    lacking: int = 0  # seeds that were asked for and have no value yet, where others have one
 
     @property
     def numeric(self) -> bool:
@@ -52,7 +53,8 @@ class Cell:
         if self.mean is None:
             return str(self.ours[0]) if self.ours else ""
         spread = "" if self.deviation is None else f"±{self.deviation:.{self.digits}f}"
-        return f"{self.mean:.{self.digits}f}{spread}".replace("-", "−")
+        some = f" ({len(self.ours)} of {len(self.ours) + self.lacking} seeds)" if self.lacking else ""
+        return f"{self.mean:.{self.digits}f}{spread}".replace("-", "−") + some
 
     @property
     def paper_text(self) -> str:
@@ -118,6 +120,7 @@ def cell_dict(cell: Cell) -> dict[str, Any]:
         "ours": cell.mean if cell.mean is not None else (cell.ours[0] if cell.ours else None),
         "by_seed": list(cell.ours),
         "deviation": cell.deviation,
+        "seeds_lacking": cell.lacking,
         "paper": float(printed) if isinstance(printed, (int, Decimal)) else printed,
         "paper_printed": None if printed is None else str(printed),
         "difference": cell.difference,

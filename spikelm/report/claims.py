@@ -65,27 +65,27 @@ def check_claims(results: Results) -> list[Verdict]:
 
 
 def check_claim(claim: Claim, results: Results) -> Verdict:
-    """Mean over the seeds there are; not run as long as one of its runs is missing at every seed."""
-    numbers: dict[str, float] = {}
-    runs: dict[str, None] = {}
+    """Mean over the seeds that all of its quantities have; not run as long as there is no such seed."""
+    values: dict[str, dict[int, float]] = {name: {} for name in claim.ours}
+    used: dict[tuple[str, int], list[Found]] = {}
     missing: dict[str, None] = {}
     reason = ""
     for name, quantity in claim.ours.items():
-        values = []
-        lacking: list[Found] = []
         for seed in results.selection.seeds:
             try:
-                value, used = measured(quantity, results, seed)
+                value, used[name, seed] = measured(quantity, results, seed)
             except ConfigError as error:  # what this scale cannot run
                 reason = error.what
                 break
-            lacking += [run for run in used if run.result is None]
+            lacking = [run for run in used[name, seed] if run.result is None]
+            missing |= dict.fromkeys(run.wanted.command(results.selection) for run in lacking)
             if value is not None:
-                values.append(value)
-                runs |= dict.fromkeys(run.run.id for run in used)
-        if values:
-            numbers[name] = fmean(values)
-        missing |= dict.fromkeys(run.wanted.command(results.selection) for run in lacking)
+                values[name][seed] = value
+    common = set.intersection(*(set(found) for found in values.values()))
+    if common:  # means over other seeds for each quantity would compare seeds, not systems
+        values = {name: {seed: found[seed] for seed in found if seed in common} for name, found in values.items()}
+    numbers = {name: fmean(found.values()) for name, found in values.items() if found}
+    runs = {run.run.id: None for name, found in values.items() for seed in found for run in used[name, seed]}
     status: Status = "not run"
     if len(numbers) == len(claim.ours):
         status = "held" if evaluate(claim.holds, numbers) else "failed"

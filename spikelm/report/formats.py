@@ -48,7 +48,9 @@ def remarks(data: TableData) -> list[str]:
     made = any(cell.runs for line in data.lines for cell in line.cells.values())
     state = "All its runs are there." if made else "Nothing of it was run."
     if data.missing:
-        state = f"Runs that are missing: {len(data.missing)}. Their cells are empty."
+        some = any(cell.lacking for line in data.lines for cell in line.cells.values())
+        seeds = " A cell without all of its seeds says how many it has." if some else ""
+        state = f"Runs that are missing: {len(data.missing)}. Cells without any are empty.{seeds}"
     return [*data.notes, *([data.computed_from] if data.computed_from else []), state]
 
 

@@ -80,6 +80,15 @@ def test_an_average_is_over_nine_and_a_claim_can_fail(tmp_path: Path) -> None:
     assert numbers_text(failed) == "spikelm 40 (76.5), lif 50 (54.9)"
 
 
+def test_systems_are_compared_on_the_seeds_that_all_of_them_have(tmp_path: Path) -> None:
+    known = glue("spikelm_t4", 1, 40.0, 40.0) | glue("spikelm_t4", 2, 60.0, 60.0) | glue("lif_bert", 1, 45.0, 45.0)
+    verdict = check_claim(CLAIMS["beats-lif"], Canned(known, tmp_path, (1, 2)))
+    assert verdict.numbers == pytest.approx({"spikelm": 40.0, "lif": 45.0}), "not 50, which is of another seed as well"
+    assert verdict.status == "failed"
+    assert len(verdict.runs) == 16
+    assert len(verdict.missing) == 8
+
+
 def test_a_missing_run_is_no_verdict_and_is_named(tmp_path: Path) -> None:
     known = glue("spikelm_t4", 42, 60.0, 69.0) | glue("lif_bert", 42, 50.0, 50.0)
     del known["lif_bert", "glue/rte", 42]

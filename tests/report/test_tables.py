@@ -18,6 +18,7 @@ from spikelm.experiment import open_run
 from spikelm.records import RESULT_FIELDS
 from spikelm.report.build import build_table, table_runs
 from spikelm.report.cells import Cell
+from spikelm.report.formats import markdown
 from spikelm.report.selection import Found
 from spikelm.report.tables import TABLES, PaperTable, load_table
 
@@ -53,6 +54,16 @@ def test_mean_and_deviation_over_seeds_beside_the_paper(store: Canned) -> None:
     assert cell.difference == pytest.approx(statistics.fmean(means) - 76.5)
     assert len(data.missing) == 16
     assert all("system=spikelm_k3" in command for command in data.missing)
+
+
+def test_a_cell_without_all_of_its_seeds_says_how_many_it_has(store: Canned) -> None:
+    del store.known["spikelm_t4", "glue/rte", 2]
+    data = build_table(rows(load_table(3), "spikelm_t4"), store)
+    cells = data.lines[0].cells
+    assert (cells["rte"].ours_text, cells["avg"].ours_text) == ("50.0 (1 of 2 seeds)", "51.0 (1 of 2 seeds)")
+    assert cells["cola"].ours_text == "51.0±1.4"
+    assert cells["energy_fp32"].ours_text == "0.500", "one pretrained run for all seeds"
+    assert "A cell without all of its seeds says how many it has." in markdown(data)
 
 
 def test_small_energies_keep_three_digits_and_signs_are_set_alike(tmp_path: Path) -> None:
