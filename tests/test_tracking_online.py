@@ -59,7 +59,8 @@ def test_an_offline_run_is_sent_later_by_wandb_sync(tmp_path: Path, monkeypatch:
     (folder,) = tmp_path.glob("wandb/offline-run-*")
     server = WandbServer()
     command = [sys.executable, "-m", "wandb", "sync", str(folder)]
-    done = subprocess.run(command, env=environment(server, tmp_path), capture_output=True, text=True, timeout=120)
+    known = environment(server, tmp_path)  # its log goes to wandb/ of the current folder
+    done = subprocess.run(command, env=known, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     server.stop()
     assert done.returncode == 0, done.stderr
     assert list(server.runs) == [id]
