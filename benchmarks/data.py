@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import arguments, report, rounds
-from spikelm.compose import load_config
-from spikelm.data.batches import RowBatches
-from spikelm.data.cache import encoded_rows
-from spikelm.data.sources import load_rows
-from spikelm.data.tokenizer import load_tokenizer
+from spikelm.config.compose import load_config
+from spikelm.data.batches.by_step import RowBatches
+from spikelm.data.sources.rows import load_rows
+from spikelm.data.tokens.cache import encoded_rows
+from spikelm.data.tokens.tokenizer import load_tokenizer
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from transformers import BertForSequenceClassification
 
 from benchmarks.step import NEURONS, bert_config
 from benchmarks.timing import arguments, ratio, report, rounds, spread
-from spikelm.exported.convert import export
+from spikelm.export.convert import export
 from spikelm.spiking import spikify
 
 BISPIKE = NEURONS["bispike"]

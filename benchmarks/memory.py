@@ -21,8 +21,8 @@ from benchmarks import naive
 from benchmarks.saved import saved_bytes
 from benchmarks.step import NEURONS, bert, step
 from benchmarks.timing import arguments, report
+from spikelm.machine.cpu import keep_heap
 from spikelm.neurons.bispike import BiSpike
-from spikelm.processor import keep_heap
 from spikelm.spiking import neurons, spikify
 
 KINDS = ("plain", "ours", "checkpointed", "loop", "plain, heap kept", "ours, heap kept")

@@ -19,7 +19,7 @@ WORKER = """
 import json, resource, sys, time
 import torch
 keep, threads, layers, hidden, batch, length, steps = map(int, sys.argv[1:])
-from spikelm.processor import keep_heap
+from spikelm.machine.cpu import keep_heap
 if keep:
     keep_heap()
 torch.set_num_threads(threads)

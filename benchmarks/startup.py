@@ -10,10 +10,13 @@ from benchmarks.timing import arguments, ratio, report
 
 COMMANDS = {
     "import hydra": ["-c", "import hydra"],
-    "spikelm-run --help": ["-c", "import sys; sys.argv[1:] = ['--help']; from spikelm.cli import run; run()"],
-    "spikelm-run --cfg job": ["-m", "spikelm.cli", "--cfg", "job"],
-    "spikelm-run task=glue/rtee": ["-m", "spikelm.cli", "task=glue/rtee"],
-    "spikelm-export --help": ["-c", "import sys; sys.argv[1:] = ['--help']; from spikelm.cli import export; export()"],
+    "spikelm-run --help": ["-c", "import sys; sys.argv[1:] = ['--help']; from spikelm.cli.main import run; run()"],
+    "spikelm-run --cfg job": ["-m", "spikelm.cli.main", "--cfg", "job"],
+    "spikelm-run task=glue/rtee": ["-m", "spikelm.cli.main", "task=glue/rtee"],
+    "spikelm-export --help": [
+        "-c",
+        "import sys; sys.argv[1:] = ['--help']; from spikelm.cli.main import export; export()",
+    ],
 }
 
 

@@ -14,11 +14,11 @@ from torch import nn
 from transformers import BertConfig, BertModel
 
 from benchmarks.timing import arguments, ratio, report, rounds, spread
-from spikelm.neurons.compiled import can_compile
+from spikelm.neurons.kernels.compiled import can_compile
 from spikelm.spiking import neurons as neurons_of
 from spikelm.spiking import spikify
-from spikelm.spiking.dropout import keep_bits
-from spikelm.spiking.sdpa import keep_less
+from spikelm.spiking.saved.dropout import keep_bits
+from spikelm.spiking.saved.sdpa import keep_less
 
 NEURONS: dict[str, dict[str, Any]] = {
     "bispike": {"_target_": "spikelm.neurons.bispike.BiSpike"},

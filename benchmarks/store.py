@@ -18,12 +18,12 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.timing import arguments, report
-from spikelm import records
-from spikelm.compose import load_config
-from spikelm.experiment import run_experiment
-from spikelm.report.command import main as report_command
+from spikelm.cli.report import main as report_command
+from spikelm.config.compose import load_config
 from spikelm.report.page.site import Site
-from spikelm.store import Store
+from spikelm.runs.experiment import run_experiment
+from spikelm.store import records
+from spikelm.store.store import Store
 
 TASKS = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import torch
 
 from benchmarks.records import report
-from spikelm.processor import keep_heap
+from spikelm.machine.cpu import keep_heap
 
 __all__ = ["Timing", "arguments", "quartiles", "ratio", "report", "rounds", "slope", "spread"]
 

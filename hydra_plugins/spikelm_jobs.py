@@ -8,7 +8,7 @@ from pathlib import Path
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.types import Override
 
-from spikelm.jobs import read_jobs
+from spikelm.sweeps.job_file import read_jobs
 
 
 class JobsSweeper(BasicSweeper):
@@ -26,4 +26,4 @@ class JobsSweeper(BasicSweeper):
         return [[[*job, *words] for job in read_jobs(self.file) for words in common]]
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Each override has been checked before (spikelm/jobs.py); composing hundreds of jobs takes a minute."""
+        """Each override has been checked before (spikelm/sweeps/job_file.py); composing hundreds takes a minute."""

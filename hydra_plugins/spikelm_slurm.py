@@ -1,4 +1,4 @@
-"""The launcher of `hydra/launcher=slurm`. Hydra looks nowhere else for one; the work is in spikelm/slurm.py."""
+"""The launcher of `hydra/launcher=slurm`. Hydra looks nowhere else for one; the work is in spikelm/sweeps/slurm.py."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ with contextlib.suppress(ImportError):  # of the extra `launchers`; Hydra looks 
 
         def __call__(self, *args: Any, **kwargs: Any) -> JobReturn:
             """One job, on its node."""
-            from spikelm.slurm import stoppable
+            from spikelm.sweeps.slurm import stoppable
 
             with stoppable():
                 return super().__call__(*args, **kwargs)
 
         def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
             """All jobs as an array, until the last has ended; each has left a record then."""
-            from spikelm.slurm import run_array
+            from spikelm.sweeps.slurm import run_array
 
             return run_array(self, job_overrides, initial_job_idx)

@@ -6,12 +6,12 @@ import random
 
 from hypothesis import strategies as st
 
-from spikelm.check import all_keys
-from spikelm.compose import load_config, precheck
+from spikelm.config.checks import all_keys
+from spikelm.config.compose import load_config, precheck
+from spikelm.config.schema import config_dir
 from spikelm.errors import ConfigError, DataError
-from spikelm.identity import identity, label, prerequisites
-from spikelm.records import run_id
-from spikelm.schema import config_dir
+from spikelm.runs.identity import identity, label, prerequisites
+from spikelm.store.records import run_id
 
 GROUPS = ("task", "neuron", "weights", "backbone", "source", "distill", "trainer", "tracker", "scale", "system")
 OPTIONS = [
@@ -24,7 +24,7 @@ WORDS = (
     *("true", "false", "null", "''", "[]", "{}", "[1,2]", "{a: 1}", "{a: {b: null}}", "nan", "inf", "-inf", "1e999"),
     *("${k}", "${nothing}", "${oc.env:HOME}", "${oc.env:NO_SUCH_VARIABLE}", "${k", "???", "${T}${T}"),
     *("${if_spiking:1}", "../../etc/passwd", "/etc/passwd", "a b", "a'b", 'a"b', "a=b", "a,b", "[", "]", "{", "}", "("),
-    *("\\", "é", "\U0001f600", "os.system", "subprocess.Popen", "spikelm.cli.os.system", "1_000", "0x10", "1e-3"),
+    *("\\", "é", "\U0001f600", "os.system", "subprocess.Popen", "spikelm.cli.main.os.system", "1_000", "0x10", "1e-3"),
     *("9" * 30, "x" * 300, "glob(*)", "range(1,3)", "choice(1,2)", "interval(0,1)", "int(3)", "str([1])"),
     *("shuffle(1,2)", "\t", " ", "#", "@", "~", "!"),
 )

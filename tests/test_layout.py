@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spikelm.schema import config_dir
+from spikelm.config.schema import config_dir
 
 PROJECT = Path(__file__).resolve().parents[1]
 SOURCES = [path for path in (PROJECT / "spikelm").rglob("*.py") if "conf" not in path.parts]
@@ -17,7 +17,7 @@ SOURCES = [path for path in (PROJECT / "spikelm").rglob("*.py") if "conf" not in
 def test_a_new_neuron_is_one_python_file_and_one_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from spikelm.check import check_neuron
+    from spikelm.config.checks import check_neuron
     from spikelm.neurons import allow_neurons_from, build_neuron
 
     (tmp_path / "myneurons.py").write_text(

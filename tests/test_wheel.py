@@ -23,7 +23,7 @@ def test_a_wheel_brings_its_conf_and_runs_anywhere(tmp_path: Path) -> None:
     assert (tmp_path / "site" / "spikelm" / "report" / "page" / "templates" / "style.css").is_file()
     somewhere = tmp_path / "somewhere"
     somewhere.mkdir()
-    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); from spikelm.cli import run; run()"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); from spikelm.cli.main import run; run()"
     done = subprocess.run(
         [sys.executable, "-c", code, "scale=smoke", "task=pretrain", "neuron=ann"],
         cwd=somewhere, capture_output=True, text=True, timeout=300,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from spikelm.catalog.energy import Term, mean_rate
 from spikelm.errors import DataError, SpikeLMError
-from spikelm.measure.energy import Term, mean_rate
 from spikelm.neurons import Neuron
 from spikelm.spiking.sites import SOURCE_SITES
 

@@ -16,10 +16,10 @@ from transformers import (
     MBartForConditionalGeneration,
 )
 
+from spikelm.catalog.checkpoint_files import backbone_folder
+from spikelm.config.schema import BackboneConfig, Config
 from spikelm.errors import CheckpointError, ConfigError
 from spikelm.models.bert import spiking_if_asked, time_steps_of
-from spikelm.models.weights import backbone_folder
-from spikelm.schema import BackboneConfig, Config
 from spikelm.spiking import spiking_class
 
 Seq2SeqConfig = BartConfig | MBartConfig

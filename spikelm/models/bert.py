@@ -11,13 +11,13 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertForPreTraining
 
+from spikelm.catalog.checkpoint_files import backbone_folder
+from spikelm.catalog.kinds import Kind, kind_of, named
+from spikelm.config.schema import BackboneConfig, Config
 from spikelm.errors import CheckpointError, ConfigError
-from spikelm.identity import SAID
-from spikelm.kinds import Kind, kind_of, named
-from spikelm.models.heads import apply_transform_act
-from spikelm.models.weights import backbone_folder
-from spikelm.schema import BackboneConfig, Config
+from spikelm.runs.identity import SAID
 from spikelm.spiking import spikify, spiking_class
+from spikelm.spiking.mlm_head import apply_transform_act
 
 
 def encoder_kind(backbone: BackboneConfig) -> Kind:

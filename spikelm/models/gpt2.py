@@ -7,8 +7,8 @@ from typing import Any
 
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from spikelm.config.schema import Config
 from spikelm.errors import CheckpointError
-from spikelm.schema import Config
 
 
 def build_gpt2(config: Config, vocab: int, end: int) -> GPT2LMHeadModel:

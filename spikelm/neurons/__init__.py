@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spikelm import trust
+from spikelm.config import trust
 from spikelm.neurons.base import Neuron
 
 

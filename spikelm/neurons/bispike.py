@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from spikelm.neurons.amplitude import ALPHA_FLOOR, AmplitudeNeuron, mean_magnitude
-from spikelm.neurons.clip import ClipRule, clip_run, clip_spikes
-from spikelm.neurons.firing import levels, quick
-from spikelm.neurons.kernels import wide
+from spikelm.neurons.kernels.arctan import wide
+from spikelm.neurons.kernels.clip import ClipRule, clip_run, clip_spikes
+from spikelm.neurons.kernels.inference import levels, quick
 
 
 class BiSpike(AmplitudeNeuron):

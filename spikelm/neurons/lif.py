@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from spikelm.neurons.base import Neuron
-from spikelm.neurons.clip import ClipRule, clip_spikes
-from spikelm.neurons.firing import levels, quick
-from spikelm.neurons.kernels import wide
-from spikelm.neurons.packing import Packed, packed_of
+from spikelm.neurons.kernels.arctan import wide
+from spikelm.neurons.kernels.clip import ClipRule, clip_spikes
+from spikelm.neurons.kernels.inference import levels, quick
+from spikelm.neurons.kernels.packing import Packed, packed_of
 
 
 class LIF(Neuron):

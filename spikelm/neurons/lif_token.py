@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from spikelm.errors import ConfigError
 from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels import LeakyArctan, arctan_slope, leaky_potentials, wide
+from spikelm.neurons.kernels.arctan import LeakyArctan, arctan_slope, leaky_potentials, wide
 
 
 class _TokenArctan(LeakyArctan):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels import ParallelArctan
+from spikelm.neurons.kernels.arctan import ParallelArctan
 
 
 class PSN(Neuron):

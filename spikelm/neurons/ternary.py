@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from spikelm.lowbit import Ternary
 from spikelm.neurons.base import Neuron
+from spikelm.neurons.kernels.rounding import Ternary
 
 
 class TernaryActivation(Neuron):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from spikelm.lowbit import Uniform, top_level
 from spikelm.neurons.amplitude import ALPHA_FLOOR, AmplitudeNeuron, largest_magnitude
+from spikelm.neurons.kernels.rounding import Uniform, top_level
 
 
 class UniformActivation(AmplitudeNeuron):

@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from spikelm.report.formats import markdown_table
-from spikelm.report.headline import PRINTED, headline
-from spikelm.report.sweeps import Job, jobs_of
+from spikelm.report.query.sweep_runs import Job, jobs_of
+from spikelm.report.tables.formats import markdown_table
+from spikelm.store.headline import PRINTED, headline
 
 MEASURES = ("bits", "firing %", "mJ fp32", "of the ANN", "minutes")  # bits: of weights-activations
 

@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from spikelm.errors import CheckpointError
-from spikelm.models.heads import apply_transform_act
+from spikelm.spiking.mlm_head import apply_transform_act
 from spikelm.spiking.spikify import Spiking, neurons, spikify, spiking_class
 
 
@@ -29,7 +29,7 @@ def load_pretrained(folder: str | Path, **kwargs: Any) -> nn.Module:
     """The model saved in `folder`, spiking or not, as the class it was saved from."""
     import transformers
 
-    from spikelm.kinds import own_class
+    from spikelm.catalog.kinds import own_class
 
     path = Path(folder) / "config.json"
     try:

@@ -20,11 +20,11 @@ from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
 
 from spikelm.errors import ConfigError
 from spikelm.neurons import Neuron, build_neuron
-from spikelm.spiking.cache import prepare_cache, spike_cache
-from spikelm.spiking.dropout import keep_bits
 from spikelm.spiking.folding import fold, over_time, source_steps, spread
-from spikelm.spiking.linear import keep_spikes
-from spikelm.spiking.sdpa import keep_less
+from spikelm.spiking.kv_cache import prepare_cache, spike_cache
+from spikelm.spiking.saved.dropout import keep_bits
+from spikelm.spiking.saved.linear import keep_spikes
+from spikelm.spiking.saved.sdpa import keep_less
 from spikelm.spiking.sites import HIDDEN, Site, features, stacks_of
 from spikelm.spiking.variants import POOLER, alter, changed, linears_of, sites_of
 from spikelm.weights import WeightQuantizer, quantize_weights, quantized

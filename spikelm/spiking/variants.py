@@ -11,7 +11,7 @@ from transformers.activations import ACT2FN
 
 from spikelm.errors import ConfigError
 from spikelm.neurons import build_neuron
-from spikelm.spiking.attention import NAME, give_attention
+from spikelm.spiking.lowbit_attention import NAME, give_attention
 from spikelm.spiking.sites import BERT, Site, Stack
 
 QUERY = Site("query_out", "attention.self.query", "output", memory=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import nn
 
-from spikelm.data.batches import Batch
+from spikelm.data.batches.by_step import Batch
 from spikelm.neurons.amplitude import AmplitudeNeuron
 from spikelm.spiking import neurons
 

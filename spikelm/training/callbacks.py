@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from spikelm.errors import TrainingError
 from spikelm.neurons import Neuron
+from spikelm.training.devices.ranks import summed
 from spikelm.training.modules import StageModule
-from spikelm.training.ranks import summed
 
 EXPLODED = 1e6  # times the first loss: nothing is learned any more
 PATIENCE = 5  # looks in a row at a gradient whose norm is not finite: mixed precision may have one now and then

@@ -12,13 +12,13 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F
 
-from spikelm.data.batches import Batch
-from spikelm.kinds import named
+from spikelm.catalog.kinds import named
+from spikelm.config.schema import Config
+from spikelm.data.batches.by_step import Batch
 from spikelm.models.bert import bert_config, encoder_kind, spiking_if_asked
-from spikelm.schema import Config
-from spikelm.training.builders import Stage, unlabelled_stage
+from spikelm.training.devices.ranks import summed
 from spikelm.training.modules import StageModule
-from spikelm.training.ranks import summed
+from spikelm.training.stage import Stage, unlabelled_stage
 
 
 def next_token_losses(logits: Tensor, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,11 +19,11 @@ import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from rich.console import Console
 
-from spikelm import signals
 from spikelm.errors import CheckpointError
-from spikelm.integrity import broken_seal, file_hash, seal, seal_path, set_aside
-from spikelm.records import disk_errors
-from spikelm.training.ranks import summed
+from spikelm.machine import signals
+from spikelm.store.checksums import broken_seal, file_hash, seal, seal_path, set_aside
+from spikelm.store.records import disk_errors
+from spikelm.training.devices.ranks import summed
 
 KEPT = 2  # the newest, and the one before it: should the newest be damaged later, little is lost
 _PATTERN = "step-*.ckpt"

@@ -11,9 +11,10 @@ from typing import Any
 from rich.console import Console
 from tokenizers import Tokenizer
 
-from spikelm.data.encode import Encoded
+from spikelm.config.schema import Config
+from spikelm.data.tokens.encode import Encoded
 from spikelm.models.bert import build_classifier, build_pretraining_model, load_pretraining
-from spikelm.models.students import (
+from spikelm.models.teachers import (
     build_student,
     convert,
     load_student,
@@ -22,11 +23,10 @@ from spikelm.models.students import (
     take_head,
     teacher_encoder,
 )
-from spikelm.schema import Config
-from spikelm.training.builders import Stage, fine_tuning_stage, unlabelled_stage
+from spikelm.training.distill.students import GeneralModule, ImitatingPretrainModule, StudentModule, Teacher
+from spikelm.training.distill.teacher_cache import CachedTeacher
 from spikelm.training.modules import GlueModule, PretrainModule, StageModule
-from spikelm.training.students import GeneralModule, ImitatingPretrainModule, StudentModule, Teacher
-from spikelm.training.teacher_cache import CachedTeacher
+from spikelm.training.stage import Stage, fine_tuning_stage, unlabelled_stage
 
 
 def pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:

@@ -17,14 +17,14 @@ from rich.console import Console
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader
 
-from spikelm.data.batches import Batch, StepBatches
+from spikelm.config.schema import TrainerConfig
+from spikelm.data.batches.by_step import Batch, StepBatches
 from spikelm.errors import CheckpointError, DataError
-from spikelm.schema import TrainerConfig
 from spikelm.training.callbacks import FiniteLoss, Log, ProgressLine, Recorder
 from spikelm.training.checkpoints import Checkpoints, SafeCheckpointIO, last_checkpoint
+from spikelm.training.devices.ranks import Launched, Ranks, tell
+from spikelm.training.devices.sharding import Sharded, WholeInEvaluation
 from spikelm.training.modules import StageModule
-from spikelm.training.ranks import Launched, Ranks, tell
-from spikelm.training.sharding import Sharded, WholeInEvaluation
 
 
 def quiet_libraries() -> None:

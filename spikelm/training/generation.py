@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 
-from spikelm.data.batches import Batch
+from spikelm.data.batches.by_step import Batch
 from spikelm.measure.text_metrics import text_metrics
 
 SAMPLES = 8  # kept with the result

@@ -22,14 +22,14 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from spikelm import trust
+from spikelm.config import trust
+from spikelm.config.schema import Config
 from spikelm.errors import ConfigError, SpikeLMError, TrainingError
-from spikelm.schema import Config
-from spikelm.signals import Stopped, deferring, listening, passing_on, stop_if_asked
-from spikelm.store import Run
-from spikelm.tracking import Tracker
-from spikelm.training.ranks import Ranks, join, launched_ranks, leave, tell
-from spikelm.training.stages import train_and_measure
+from spikelm.machine.signals import Stopped, deferring, listening, passing_on, stop_if_asked
+from spikelm.runs.tracking import Tracker
+from spikelm.store.store import Run
+from spikelm.training.devices.ranks import Ranks, join, launched_ranks, leave, tell
+from spikelm.training.run_stage import train_and_measure
 
 GRACE = 3.0  # seconds: when one rank fails the others do too, and the first cause may be reported last
 

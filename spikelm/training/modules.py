@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 
-from spikelm.data.batches import Batch, step_seed
-from spikelm.data.pretraining import IGNORED
+from spikelm.config.schema import StageConfig, TaskConfig
+from spikelm.data.batches.by_step import Batch, step_seed
+from spikelm.data.batches.mlm_nsp import IGNORED
 from spikelm.measure.metrics import compute_metrics, glue_metrics, update_metrics
-from spikelm.schema import StageConfig, TaskConfig
 from spikelm.training.amplitudes import forget_amplitudes
+from spikelm.training.devices.ranks import summed
+from spikelm.training.devices.sharding import shard
 from spikelm.training.optimization import optimizer_and_schedule
-from spikelm.training.ranks import summed
-from spikelm.training.sharding import shard
 
 FOLLOWED = 10  # steps between amplitudes that follow the weights (stage.follow)
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")

@@ -11,8 +11,8 @@ from torch import nn
 from torch.optim import Adagrad, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from spikelm.config.schema import StageConfig
 from spikelm.neurons import Neuron
-from spikelm.schema import StageConfig
 
 ACCUMULATED = 0.1  # Adagrad's squared gradients at the start, as the pointer-generator has it
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spikelm.data.batches import Batch
-from spikelm.schema import DistillConfig, StageConfig, TaskConfig
-from spikelm.training.distillation import attention_losses, hidden_losses, layer_weights, logits_loss, weighted
+from spikelm.config.schema import DistillConfig, StageConfig, TaskConfig
+from spikelm.data.batches.by_step import Batch
+from spikelm.training.devices.ranks import summed
+from spikelm.training.distill.losses import attention_losses, hidden_losses, layer_weights, logits_loss, weighted
 from spikelm.training.generation import Generator
 from spikelm.training.modules import StageModule
-from spikelm.training.ranks import summed
 
 IGNORED = -100
 INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")

@@ -11,25 +11,25 @@ from typing import Any
 from rich.console import Console
 from torch import nn
 
-from spikelm.data.batches import Batch
-from spikelm.data.cache import encoded_pairs
-from spikelm.data.encode_pairs import encode_pairs
-from spikelm.data.pair_batches import PairBatches, evaluation_pairs, pair_batch
-from spikelm.data.pair_tokenizer import PairTokenizer, load_pair_tokenizer
-from spikelm.data.seq2seq import load_pairs
-from spikelm.data.sources import Text
-from spikelm.identity import PLAIN, UNQUANTIZED
-from spikelm.measure.energy import energy_mj, spiking_energy_mj
-from spikelm.measure.model import AUDIT_ROWS, audit_decoding, measure_firing, measure_terms
-from spikelm.measure.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
+from spikelm.catalog.checkpoint_files import weights_record
+from spikelm.catalog.energy import energy_mj, spiking_energy_mj
+from spikelm.catalog.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
+from spikelm.config.schema import Config
+from spikelm.data.batches.by_step import Batch
+from spikelm.data.batches.pair_batches import PairBatches, evaluation_pairs, pair_batch
+from spikelm.data.sources.rows import Text
+from spikelm.data.sources.text_pairs import load_pairs
+from spikelm.data.tokens.bpe import PairTokenizer, load_pair_tokenizer
+from spikelm.data.tokens.cache import encoded_pairs
+from spikelm.data.tokens.encode_pairs import encode_pairs
+from spikelm.measure.trained_model import AUDIT_ROWS, audit_decoding, measure_firing, measure_terms
 from spikelm.models.bart import SpecialTokens, build_seq2seq, load_public, load_seq2seq
-from spikelm.models.weights import weights_record
-from spikelm.schema import Config
-from spikelm.training.builders import Stage, announced
+from spikelm.runs.identity import PLAIN, UNQUANTIZED
+from spikelm.training.best_epoch import select_mode
 from spikelm.training.generation import Generator, ProgressLines, Split
 from spikelm.training.optimization import total_steps
-from spikelm.training.selection import select_mode
 from spikelm.training.seq2seq import INPUTS, Seq2SeqModule, Seq2SeqStudent, Seq2SeqTeacher
+from spikelm.training.stage import Stage, announced
 
 EVALUATION_BATCH = 32
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from spikelm.errors import ConfigError
 from spikelm.neurons import load_class
-from spikelm.neurons.product import spike_linear
+from spikelm.neurons.kernels.spike_matmul import spike_linear
 from spikelm.weights.base import WeightQuantizer
 
 #: what a spec says about where the quantiser goes, not to the quantiser

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from spikelm.lowbit import ternarise
+from spikelm.neurons.kernels.rounding import ternarise
 from spikelm.weights.base import WeightQuantizer
 from spikelm.weights.binary import Binary
 

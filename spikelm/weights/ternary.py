@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from spikelm.lowbit import Ternary
+from spikelm.neurons.kernels.rounding import Ternary
 from spikelm.weights.base import WeightQuantizer
 
 

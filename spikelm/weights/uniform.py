@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from spikelm.lowbit import Uniform, top_level
+from spikelm.neurons.kernels.rounding import Uniform, top_level
 from spikelm.weights.base import WeightQuantizer
 
 FLOOR = 1e-12  # of a step: a matrix of zeros stays one

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from spikelm.compose import load_config
-from spikelm.data.encode import encode_documents, encode_rows
-from spikelm.data.sources import load_rows
-from spikelm.data.text_files import read_documents, text_files
+from spikelm.config.compose import load_config
+from spikelm.data.sources.rows import load_rows
+from spikelm.data.sources.text_files import read_documents, text_files
+from spikelm.data.tokens.encode import encode_documents, encode_rows
 from spikelm.errors import DataError
 
 TEXT = st.text(max_size=30) | st.sampled_from(

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from spikelm.data.wordpiece import train_wordpiece
+from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.measure.metrics import constant_predictor
 
 FAST = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

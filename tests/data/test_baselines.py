@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from spikelm.data.baselines import COLUMNS, bag_of_words, constant, one_side
 from spikelm.data.microworld import DEFAULT_ROWS, glue
+from spikelm.data.microworld.baselines import COLUMNS, bag_of_words, constant, one_side
 
 TOY = [{"a": word, "b": "x", "label": label} for word, label in (("yes", 1), ("no", 0)) for _ in range(10)]
 

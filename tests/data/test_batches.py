@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spikelm.data.batches import RowBatches, epoch_order, evaluation_batches, pad, step_seed
-from spikelm.data.encode import Encoded
+from spikelm.data.batches.by_step import RowBatches, epoch_order, evaluation_batches, pad, step_seed
+from spikelm.data.tokens.encode import Encoded
 
 
 def encoded(lengths: list[int]) -> Encoded:

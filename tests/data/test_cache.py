@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from spikelm.compose import load_config
-from spikelm.data import cache as cache_module
-from spikelm.data.cache import encoded_documents, encoded_rows
-from spikelm.data.corpus import load_documents
-from spikelm.data.encode import encode_documents, encode_rows
-from spikelm.data.sources import Text, load_rows
-from spikelm.data.wordpiece import train_wordpiece
-from spikelm.identity import identity, pretraining_of
-from spikelm.records import run_id
-from spikelm.schema import Config
+from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
+from spikelm.data.sources.documents import load_documents
+from spikelm.data.sources.rows import Text, load_rows
+from spikelm.data.tokens import cache as cache_module
+from spikelm.data.tokens.cache import encoded_documents, encoded_rows
+from spikelm.data.tokens.encode import encode_documents, encode_rows
+from spikelm.data.tokens.wordpiece import train_wordpiece
+from spikelm.runs.identity import identity, pretraining_of
+from spikelm.store.records import run_id
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "."]
 
@@ -78,8 +78,8 @@ def test_unchanged_files_are_not_read_again(root: Path, monkeypatch: pytest.Monk
         raise AssertionError("read again")
 
     with monkeypatch.context() as patched:
-        for name in ("fingerprint.load_rows", "text_files.read_documents"):
-            patched.setattr(f"spikelm.data.{name}", refuse)
+        for name in ("content_hash.load_rows", "text_files.read_documents"):
+            patched.setattr(f"spikelm.data.sources.{name}", refuse)
         assert id_of(local(root)) == before
         path = root / "RTE" / "train.tsv"
         os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
@@ -90,7 +90,7 @@ def test_unchanged_files_are_not_read_again(root: Path, monkeypatch: pytest.Monk
 
 def test_an_id_needs_no_torch(root: Path) -> None:
     code = (
-        "import sys; from spikelm.compose import load_config; from spikelm.identity import identity\n"
+        "import sys; from spikelm.config.compose import load_config; from spikelm.runs.identity import identity\n"
         f"identity(load_config(['task=glue/rte', 'source=local', 'source.root={root}', 'runs_dir={root}/runs']))\n"
         "sys.exit('torch' in sys.modules)"
     )
@@ -129,7 +129,7 @@ def test_text_is_tokenised_once(source: str, root: Path, tmp_path: Path, monkeyp
 
 
 def test_a_second_run_does_not_tokenise_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spikelm.training import builders
+    from spikelm.training import stage as builders
 
     config = local(root, "scale=smoke", "task=pretrain")
     first = builders.build_stage(config, {}, Console(quiet=True))
@@ -145,7 +145,7 @@ def test_a_second_run_does_not_tokenise_again(root: Path, monkeypatch: pytest.Mo
 
 
 def test_warnings_reach_the_console() -> None:
-    from spikelm.training import builders
+    from spikelm.training import stage as builders
 
     console = Console(record=True, file=io.StringIO())
     builders.announced(Text({}, "", ("[rte] has 5 rows",)), console)

@@ -15,16 +15,16 @@ import pytest
 from glue_files import hub_cache, hub_parquet
 from rich.console import Console
 
-from spikelm.compose import load_config
-from spikelm.data import hub_text
-from spikelm.data.corpus import load_documents
-from spikelm.data.hub import hub_files, hub_rows
-from spikelm.data.sources import GLUE
-from spikelm.data.tokenizer import load_tokenizer
+from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
+from spikelm.data.sources import hub_text
+from spikelm.data.sources.documents import load_documents
+from spikelm.data.sources.hub import hub_files, hub_rows
+from spikelm.data.sources.rows import GLUE
+from spikelm.data.tokens.tokenizer import load_tokenizer
 from spikelm.errors import ConfigError, DataError
-from spikelm.identity import identity, pretraining_of
-from spikelm.records import run_id
-from spikelm.schema import Config
+from spikelm.runs.identity import identity, pretraining_of
+from spikelm.store.records import run_id
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "he", "left", "so", ".", "!", "?", "##s"]
 WIKI, BOOKS = "wikimedia/wikipedia", "bookcorpus/bookcorpus"
@@ -181,7 +181,7 @@ def test_the_environment_of_the_libraries_is_honoured(mirror: Path) -> None:
     folder.parent.mkdir(parents=True)
     (mirror / GLUE).rename(folder)
     code = (
-        "from spikelm.compose import load_config; from spikelm.data.sources import load_rows\n"
+        "from spikelm.config.compose import load_config; from spikelm.data.sources.rows import load_rows\n"
         "c = load_config(['task=glue/rte', 'source=hub'])\n"
         "print(len(load_rows(c.task, c.source).splits['train']))"
     )
@@ -193,7 +193,7 @@ def test_the_environment_of_the_libraries_is_honoured(mirror: Path) -> None:
 
 
 def test_a_run_on_the_hubs_data_from_pretraining_to_result(mirror: Path) -> None:
-    from spikelm.experiment import run_experiment
+    from spikelm.runs.experiment import run_experiment
 
     tiny = ["scale=smoke", "neuron=bispike", "pretrain.steps=2", "trainer.progress=false", "tracker.mode=disabled"]
     found = config(mirror, *tiny, "source.documents=40", "trainer.workers=1")

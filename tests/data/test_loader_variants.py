@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from glue_variants import REVISION, VARIANTS, glue_task, made_up
 
-from spikelm.compose import load_config
-from spikelm.data.sources import GLUE, Text, load_rows
+from spikelm.config.compose import load_config
+from spikelm.config.schema import TaskConfig
+from spikelm.data.sources.rows import GLUE, Text, load_rows
 from spikelm.errors import DataError
-from spikelm.schema import TaskConfig
 
 
 @pytest.fixture

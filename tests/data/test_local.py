@@ -9,11 +9,11 @@ from glue_files import OFFICIAL, write, write_as
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spikelm.compose import load_config
-from spikelm.data.sources import Text, load_rows
-from spikelm.data.tables import Layout, read_table
+from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
+from spikelm.data.sources.row_files import Layout, read_table
+from spikelm.data.sources.rows import Text, load_rows
 from spikelm.errors import ConfigError, DataError
-from spikelm.schema import Config
 
 ROWS = [
     {"sentence1": 'He said "no', "sentence2": "It's, well, so.", "label": 0, "idx": 0},

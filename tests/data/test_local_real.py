@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spikelm.compose import load_config
-from spikelm.data.corpus import load_documents
-from spikelm.data.encode import encode_documents
-from spikelm.data.packed import PackedDocuments
-from spikelm.data.pairs import draw_pairs
-from spikelm.data.sources import Text, load_rows
-from spikelm.data.tokenizer import read_vocab
+from spikelm.config.compose import load_config
+from spikelm.data.batches.nsp_pairs import draw_pairs
+from spikelm.data.sources.documents import load_documents
+from spikelm.data.sources.rows import Text, load_rows
+from spikelm.data.tokens.encode import encode_documents
+from spikelm.data.tokens.packed import PackedDocuments
+from spikelm.data.tokens.tokenizer import read_vocab
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="no published data beside the project")

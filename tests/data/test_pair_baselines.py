@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spikelm.data.pair_baselines import dictionary, lead, report, word_for_word
+from spikelm.data.microworld.pair_baselines import dictionary, lead, report, word_for_word
 
 
 def test_first_sentences_are_no_summary() -> None:

@@ -10,14 +10,14 @@ import torch
 from transformers.models.bart.modeling_bart import shift_tokens_right as bart_shift
 from transformers.models.mbart.modeling_mbart import shift_tokens_right as mbart_shift
 
-from spikelm.compose import load_config
-from spikelm.data import cache as caching
-from spikelm.data.cache import encoded_pairs
-from spikelm.data.encode_pairs import EncodedPairs, encode_pairs
-from spikelm.data.pair_batches import PairBatches, evaluation_pairs, pair_batch, shard_pairs
-from spikelm.data.pair_tokenizer import PairTokenizer, pair_tokenizer, train_bpe
-from spikelm.data.seq2seq import load_pairs
-from spikelm.schema import Config
+from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
+from spikelm.data.batches.pair_batches import PairBatches, evaluation_pairs, pair_batch, shard_pairs
+from spikelm.data.sources.text_pairs import load_pairs
+from spikelm.data.tokens import cache as caching
+from spikelm.data.tokens.bpe import PairTokenizer, pair_tokenizer, train_bpe
+from spikelm.data.tokens.cache import encoded_pairs
+from spikelm.data.tokens.encode_pairs import EncodedPairs, encode_pairs
 
 CODES = ("en_XX", "ro_RO")
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
-from spikelm.compose import load_config
+from spikelm.config.compose import load_config
 from spikelm.data.microworld import seq2seq
-from spikelm.data.pair_tokenizer import SPECIAL_TOKENS, load_pair_tokenizer, pair_tokenizer, train_bpe
-from spikelm.data.seq2seq import load_pairs
+from spikelm.data.sources.text_pairs import load_pairs
+from spikelm.data.tokens.bpe import SPECIAL_TOKENS, load_pair_tokenizer, pair_tokenizer, train_bpe
 from spikelm.errors import ConfigError, DataError
 
 ROWS = seq2seq("wmt16_enro", rows={"train": 300, "validation": 50, "test": 0})
@@ -88,7 +88,7 @@ def test_a_cut_keeps_the_special_tokens(bart, mbart) -> None:
 
 def test_the_same_texts_train_the_same_pieces_in_any_process(tmp_path: Path) -> None:
     code = (
-        "from spikelm.data.microworld import seq2seq; from spikelm.data.pair_tokenizer import train_bpe\n"
+        "from spikelm.data.microworld import seq2seq; from spikelm.data.tokens.bpe import train_bpe\n"
         "rows = seq2seq('wmt16_enro', rows={'train': 200, 'validation': 0, 'test': 0})['train']\n"
         "print(train_bpe([t for r in rows for t in r.values()], 500).to_str())"
     )
@@ -112,7 +112,7 @@ def test_it_is_trained_once_and_for_any_number_of_rows(tmp_path: Path, monkeypat
     first = load_pair_tokenizer(config.task, config.source, config.backbone, text, tmp_path)
     assert first.vocab_size == 400
     assert first.decoder_start == 6
-    monkeypatch.setattr("spikelm.data.pair_tokenizer.train_bpe", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("spikelm.data.tokens.bpe.train_bpe", lambda *_: pytest.fail("trained again"))
     again = load_pair_tokenizer(config.task, replace(config.source, train_rows=9), config.backbone, text, tmp_path)
     assert again.tokenizer.to_str() == first.tokenizer.to_str()
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from spikelm.data.packed import PackedDocuments
-from spikelm.data.pairs import draw_pairs
-from spikelm.data.pretraining import IGNORED, PretrainingBatches, mask_tokens
-from spikelm.data.wordpiece import train_wordpiece
+from spikelm.data.batches.mlm_nsp import IGNORED, PretrainingBatches, mask_tokens
+from spikelm.data.batches.nsp_pairs import draw_pairs
+from spikelm.data.tokens.packed import PackedDocuments
+from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.errors import DataError
 
 SPECIALS = torch.tensor([0, 2, 3])

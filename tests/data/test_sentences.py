@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from spikelm.data.packed import PackedDocuments
-from spikelm.data.sentences import SHORTEST, SentenceBatches
-from spikelm.data.wordpiece import train_wordpiece
+from spikelm.data.batches.sentences import SHORTEST, SentenceBatches
+from spikelm.data.tokens.packed import PackedDocuments
+from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.errors import DataError
 
 TOKENIZER = train_wordpiece(["the cat sat on the mat", "a dog ran home"], 100)

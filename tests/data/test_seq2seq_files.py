@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from glue_files import hub_cache, write_as
 
-from spikelm.compose import load_config
-from spikelm.data.seq2seq import load_pairs
-from spikelm.data.sources import Text
+from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
+from spikelm.data.sources.rows import Text
+from spikelm.data.sources.text_pairs import load_pairs
 from spikelm.errors import ConfigError, DataError
-from spikelm.identity import identity
-from spikelm.records import run_id
-from spikelm.schema import Config
+from spikelm.runs.identity import identity
+from spikelm.store.records import run_id
 
 PAIRS = [
     ("The cat sleeps.", "Pisica doarme în grădină."),

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spikelm.compose import load_config
-from spikelm.data import blocks
-from spikelm.data.cache import encoded_documents
-from spikelm.data.corpus import load_documents
-from spikelm.data.packed import PackedDocuments, write_documents
-from spikelm.data.pretraining import PretrainingBatches
-from spikelm.data.sources import Text, content_hash
-from spikelm.data.streams import Documents, Stream, chunks, in_turns
-from spikelm.data.wordpiece import train_wordpiece
+from spikelm.config.compose import load_config
+from spikelm.data.batches import blocks
+from spikelm.data.batches.mlm_nsp import PretrainingBatches
+from spikelm.data.sources.documents import load_documents
+from spikelm.data.sources.rows import Text, content_hash
+from spikelm.data.sources.streams import Documents, Stream, chunks, in_turns
+from spikelm.data.tokens.cache import encoded_documents
+from spikelm.data.tokens.packed import PackedDocuments, write_documents
+from spikelm.data.tokens.wordpiece import train_wordpiece
 
 WORDS = "a cat sat on the mat and looked at old red birds"
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spikelm.compose import load_config
-from spikelm.data.corpus import load_documents
-from spikelm.data.encode import encode_rows, with_unlabelled
-from spikelm.data.sources import content_hash
-from spikelm.data.task_text import other_rows
-from spikelm.data.wordpiece import train_wordpiece
+from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
+from spikelm.data.sources.documents import load_documents
+from spikelm.data.sources.rows import content_hash
+from spikelm.data.sources.unlabelled_rows import other_rows
+from spikelm.data.tokens.encode import encode_rows, with_unlabelled
+from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.errors import ConfigError, DataError
-from spikelm.identity import identity, prerequisites
-from spikelm.records import run_id
-from spikelm.schema import Config
+from spikelm.runs.identity import identity, prerequisites
+from spikelm.store.records import run_id
 
 TRAIN = "sentence1\tsentence2\tlabel\nA man eats.\tThe man is eating.\t1\nDogs run.\tIt rains.\t0\nOne.\tTwo.\t1\n"
 
@@ -78,7 +78,7 @@ def test_files_that_have_not_changed_are_not_read_again_to_tell_a_run(
     found = [identity(one)["source"] for one in (whole, student)]
     assert found[0]["content"] == load_documents(whole.source, task_rows=2).content_hash
     assert found[1]["others"] == content_hash(other_rows(student.task, student.source, 2))
-    monkeypatch.setattr("spikelm.data.task_text.load_rows", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("spikelm.data.sources.unlabelled_rows.load_rows", lambda *_: pytest.fail("read again"))
     assert [identity(one)["source"] for one in (whole, student)] == found
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from spikelm.compose import load_config
-from spikelm.data.corpus import load_documents
-from spikelm.data.sources import Text
-from spikelm.data.text_files import detokenised, plain_sentences, wikitext_sentences
-from spikelm.data.tokenizer import load_tokenizer, read_vocab
+from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
+from spikelm.data.sources.documents import load_documents
+from spikelm.data.sources.rows import Text
+from spikelm.data.sources.text_files import detokenised, plain_sentences, wikitext_sentences
+from spikelm.data.tokens.tokenizer import load_tokenizer, read_vocab
 from spikelm.errors import DataError
-from spikelm.schema import Config
 
 ARTICLE = (
     " \n = {0} = \n \n It was red @-@ tipped . It was <unk> . \n \n = = Life = = \n \n {0} had 1 @,@ 000 eggs . \n"

@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from spikelm.data.microworld import DEFAULT_ROWS, TASKS, documents, glue
-from spikelm.data.wordpiece import SPECIAL_TOKENS, fast_tokenizer, train_wordpiece
+from spikelm.data.tokens.wordpiece import SPECIAL_TOKENS, fast_tokenizer, train_wordpiece
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from spikelm.data import blocks
-from spikelm.data.batches import Batch, RowBatches, StepBatches
-from spikelm.data.encode import Encoded
-from spikelm.data.packed import PackedDocuments, write_documents
-from spikelm.data.pretraining import PretrainingBatches
-from spikelm.data.wordpiece import train_wordpiece
+from spikelm.data.batches import blocks
+from spikelm.data.batches.by_step import Batch, RowBatches, StepBatches
+from spikelm.data.batches.mlm_nsp import PretrainingBatches
+from spikelm.data.tokens.encode import Encoded
+from spikelm.data.tokens.packed import PackedDocuments, write_documents
+from spikelm.data.tokens.wordpiece import train_wordpiece
 
 DOCUMENTS = 30
 

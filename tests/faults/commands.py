@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import spikelm.experiment
+import spikelm.runs.experiment
 import spikelm.training.launch  # noqa: F401 (torch, Lightning and transformers, once for all commands)
 
 SMALL = ("scale=smoke", "neuron=bispike", "T=2", "trainer.accelerator=cpu", "tracker.mode=disabled")
@@ -62,7 +62,7 @@ def _main(log: Path, args: tuple[str, ...], env: dict[str, str]) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (int(room), int(room)))
     logging.getLogger().handlers.clear()  # the test's own, which would keep warnings from the screen
     sys.argv = ["spikelm-run", *args]
-    from spikelm.cli import run
+    from spikelm.cli.main import run
 
     code = 0
     try:

@@ -12,7 +12,7 @@ import pytest
 from commands import SMALL, Command, call
 from test_kills import outcome
 
-from spikelm.verify import verify_main
+from spikelm.cli.verify import verify_main
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
 ARGS = (*SMALL, "task=glue/rte", "trainer.checkpoint_every=3")
@@ -87,7 +87,7 @@ def test_a_result_that_was_changed_by_hand_is_in_no_table(whole: Path, tmp_path:
     result = json.loads(path.read_text())
     result["metrics"]["accuracy"] = 99.9
     path.write_text(json.dumps(result))
-    from spikelm.store import Store
+    from spikelm.store.store import Store
 
     assert [found["task"] for found in Store(runs).results()] == ["pretrain"]
 

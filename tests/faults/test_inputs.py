@@ -40,7 +40,7 @@ def test_random_overrides() -> None:
 
 
 def test_random_files(tmp_path_factory: pytest.TempPathFactory) -> None:
-    from spikelm.data.wordpiece import train_wordpiece
+    from spikelm.data.tokens.wordpiece import train_wordpiece
 
     tokenizer = train_wordpiece(["a b c d e f g."], 60)
     seen: Counter[str] = Counter()

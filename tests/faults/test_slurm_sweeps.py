@@ -36,7 +36,7 @@ class Sweep:
         self.log = log
         self.env = {**os.environ, **env, "PYTHONPATH": str(PROJECT)}
         with open(log, "w") as file:
-            command = [sys.executable, "-m", "spikelm.cli", "-m", *args]
+            command = [sys.executable, "-m", "spikelm.cli.main", "-m", *args]
             self.process = subprocess.Popen(command, env=self.env, stdout=file, stderr=subprocess.STDOUT)
 
     def until(self, found: Callable[[], Any]) -> Any:

@@ -15,9 +15,9 @@ from torch.nn.utils import parametrize
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForSequenceClassification
 
+from spikelm.catalog.energy import encoder_terms
 from spikelm.errors import SpikeLMError
 from spikelm.measure.audit import audit
-from spikelm.measure.energy import encoder_terms
 from spikelm.measure.firing import FiringMeter
 from spikelm.measure.watch import spike_rate
 from spikelm.spiking import spikify

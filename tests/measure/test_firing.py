@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
+from spikelm.catalog.energy import encoder_terms
 from spikelm.errors import DataError, SpikeLMError
-from spikelm.measure.energy import encoder_terms
 from spikelm.measure.firing import FiringMeter
 from spikelm.measure.isometry import firing_rate
 from spikelm.neurons import Neuron

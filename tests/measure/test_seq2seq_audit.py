@@ -17,9 +17,9 @@ from transformers import (
     MBartForConditionalGeneration,
 )
 
+from spikelm.catalog.energy import encoder_terms
+from spikelm.catalog.seq2seq_energy import seq2seq_terms
 from spikelm.measure.audit import audit
-from spikelm.measure.energy import encoder_terms
-from spikelm.measure.seq2seq_energy import seq2seq_terms
 from spikelm.spiking import spikify
 
 torch.set_num_threads(1)

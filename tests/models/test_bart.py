@@ -9,14 +9,14 @@ import pytest
 import torch
 from transformers import BartForConditionalGeneration, MBartForConditionalGeneration
 
-from spikelm.compose import load_config
+from spikelm.catalog.checkpoint_files import read_sizes
+from spikelm.config.compose import load_config
 from spikelm.errors import CheckpointError, ConfigError
-from spikelm.identity import identity, pretraining_of, size_of
+from spikelm.measure.workload import parameter_count as planned
 from spikelm.models.bart import SpecialTokens, build_seq2seq, load_seq2seq, seq2seq_config
 from spikelm.models.bert import bert_config, parameter_count
-from spikelm.models.weights import read_sizes
+from spikelm.runs.identity import identity, pretraining_of, size_of
 from spikelm.spiking import Spiking, neurons
-from spikelm.workload import parameter_count as planned
 
 TOKENS = SpecialTokens(pad=0, bos=2, eos=3, start=2)
 SMALL = ["backbone.hidden=32", "backbone.heads=4", "backbone.intermediate=64", "backbone.vocab=60"]

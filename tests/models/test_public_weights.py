@@ -15,16 +15,16 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers import BartConfig, BartModel, MBartConfig, MBartForConditionalGeneration
 
-from spikelm.compose import load_config
-from spikelm.data.pair_tokenizer import train_bpe
+from spikelm.catalog.checkpoint_files import pinned, weights_folder
+from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
+from spikelm.data.tokens.bpe import train_bpe
 from spikelm.errors import CheckpointError, ConfigError, DataError
-from spikelm.experiment import run_experiment
-from spikelm.identity import identity, prerequisites
 from spikelm.models.bart import SpecialTokens, load_public
-from spikelm.models.weights import pinned, weights_folder
-from spikelm.records import run_id
-from spikelm.schema import Config
-from spikelm.training.builders import build_stage
+from spikelm.runs.experiment import run_experiment
+from spikelm.runs.identity import identity, prerequisites
+from spikelm.store.records import run_id
+from spikelm.training.stage import build_stage
 
 BART = "facebook/bart-base@aadd2ab0ae0c8268c7c9693540e9904811f36177"
 PAPER = {

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch._inductor import cpp_builder, exc
 
-from spikelm.neurons import compiled
 from spikelm.neurons.bispike import BiSpike
-from spikelm.neurons.clip import ClipRule, ClipSpike
+from spikelm.neurons.kernels import compiled
+from spikelm.neurons.kernels.clip import ClipRule, ClipSpike
 from spikelm.neurons.lif import LIF
 
 RULES = [

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from spikelm.neurons import packing
 from spikelm.neurons.bispike import BiSpike
+from spikelm.neurons.kernels import packing
+from spikelm.neurons.kernels.packing import Packed, Shared, pack_noise, packed_of, times_noise, unpack
 from spikelm.neurons.lif import LIF
-from spikelm.neurons.packing import Packed, Shared, pack_noise, packed_of, times_noise, unpack
 
 
 @pytest.mark.parametrize("T", [1, 2, 3, 4, 5, 8, 9])

@@ -136,6 +136,6 @@ def test_classes_come_only_from_allowed_packages() -> None:
 
 
 def test_a_package_can_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spikelm.trust._trusted", {"spikelm"})
+    monkeypatch.setattr("spikelm.config.trust._trusted", {"spikelm"})
     allow_neurons_from("torch")
     assert isinstance(build_neuron({"_target_": "torch.nn.Identity", "T": 1}), torch.nn.Identity)

@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from spikelm.compose import load_config
-from spikelm.records import digest
-from spikelm.report.selection import Found, Results, Selection, Wanted
-from spikelm.schema import Config
-from spikelm.store import Run, safe_name
+from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
+from spikelm.report.query.selection import Found, Results, Selection, Wanted
+from spikelm.store.records import digest
+from spikelm.store.store import Run, safe_name
 
 FIRST = {"spikegpt": "pretrain", "gpt2": "sum/xsum", "ptgen": "sum/xsum", "bertsumabs": "sum/xsum"}
 PRINTED = {"cola": "matthews", "stsb": "spearman", "mrpc": "f1", "qqp": "f1"}

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from canned import Canned, glue, result
 
+from spikelm.config.schema import config_dir
 from spikelm.errors import ConfigError
-from spikelm.report.claims import Claim, check_claim, evaluate, load_claims
-from spikelm.report.quantities import AVERAGES, WIDTHS, Quantity
-from spikelm.report.selection import Results, Selection
-from spikelm.report.verdicts import claims_dict, numbers_text
-from spikelm.schema import config_dir
+from spikelm.report.claims.claims import Claim, check_claim, evaluate, load_claims
+from spikelm.report.claims.quantities import AVERAGES, WIDTHS, Quantity
+from spikelm.report.claims.verdicts import claims_dict, numbers_text
+from spikelm.report.query.selection import Results, Selection
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
@@ -40,7 +40,7 @@ def test_holds_on_the_papers_own_numbers(id: str) -> None:
 
 
 def test_numbers_of_the_paper_are_those_of_its_tables() -> None:
-    from spikelm.report.tables import load_table
+    from spikelm.report.tables.paper_table import load_table
 
     three = {row.system: row.paper for row in load_table(3).rows}
     seven = {row.system: row.paper for row in load_table(7).rows}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from spikelm.compose import load_config
-from spikelm.experiment import open_run
-from spikelm.records import plain
-from spikelm.report import composed as module
-from spikelm.report.composed import composed, rebuilt
-from spikelm.schema import Config
+from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
+from spikelm.report.query import composed as module
+from spikelm.report.query.composed import composed, rebuilt
+from spikelm.runs.experiment import open_run
+from spikelm.store.records import plain
 
 
 def test_the_second_time_hydra_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

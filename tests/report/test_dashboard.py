@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from spikelm.errors import ConfigError
-from spikelm.experiment import _summary
-from spikelm.report.dashboard import DELTAS, Options, build_dashboard, deltas, specification
-from spikelm.report.dashboard_online import report, workspace
+from spikelm.report.wandb import DELTAS, Options, build_dashboard, deltas, specification
+from spikelm.report.wandb_online import report, workspace
+from spikelm.runs.experiment import _summary
 
 sys.path.insert(0, str(Path(__file__).parent / "page"))
 from made_up import write

@@ -41,7 +41,7 @@ def root(tmp_path: Path) -> Path:
 def dashboard(root: Path, url: str, **more: str) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
     known |= {"HOME": str(root.parent), "WANDB_BASE_URL": url, "WANDB_API_KEY": KEY, "WANDB_ERROR_REPORTING": "false"}
-    command = [sys.executable, "-c", "from spikelm.cli import report; report()", "wandb", "--mode", "online"]
+    command = [sys.executable, "-c", "from spikelm.cli.main import report; report()", "wandb", "--mode", "online"]
     command += ["--runs-dir", str(root)]
     return subprocess.run(command, env=known | more, capture_output=True, text=True, timeout=120)
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from canned import Canned, glue, result
 
+from spikelm.config.schema import config_dir
 from spikelm.errors import ConfigError
-from spikelm.report.draw_scaling import power_law
-from spikelm.report.draw_variance import gaussian_rate, laplace_rate, neuron_rates
-from spikelm.report.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
-from spikelm.report.linears import linear_rates
-from spikelm.report.selection import Found
-from spikelm.schema import config_dir
+from spikelm.report.figures.draw_scaling import power_law
+from spikelm.report.figures.draw_variance import gaussian_rate, laplace_rate, neuron_rates
+from spikelm.report.figures.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
+from spikelm.report.figures.linear_sites import linear_rates
+from spikelm.report.query.selection import Found
 
 SITES = ("qkv_in", "key_out", "value_out", "attn_out_in", "ffn1_in", "ffn2_in")
 
@@ -96,8 +96,8 @@ def test_the_series_over_width_has_a_run_for_each_size_and_number_of_steps(tmp_p
 
 
 def test_widths_of_every_scale_are_valid_models() -> None:
-    from spikelm.compose import load_config
-    from spikelm.report.figures import _sizes
+    from spikelm.config.compose import load_config
+    from spikelm.report.figures.figures import _sizes
 
     for scale, sizes in load_figure("fig4").widths.items():
         config = load_config(["system=spikelm_t1", "task=pretrain", f"scale={scale}", *_sizes(sizes[0])])

@@ -15,12 +15,12 @@ import pytest
 from canned import Canned, glue, result
 from rich.console import Console
 
-from spikelm.report.build import build_table
-from spikelm.report.cells import TableData
-from spikelm.report.formats import as_json, comma_separated, latex, markdown
-from spikelm.report.marks import latex_text, mark
-from spikelm.report.render import show_table, write_table
-from spikelm.report.tables import load_table
+from spikelm.report.tables.build import build_table
+from spikelm.report.tables.cells import TableData
+from spikelm.report.tables.formats import as_json, comma_separated, latex, markdown
+from spikelm.report.tables.marks import latex_text, mark
+from spikelm.report.tables.paper_table import load_table
+from spikelm.report.tables.render import show_table, write_table
 
 
 @pytest.fixture

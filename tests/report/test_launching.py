@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from spikelm.config.schema import BackboneConfig
 from spikelm.errors import ConfigError
-from spikelm.report import launching
-from spikelm.report.launching import chosen_launcher, jobs_at_once
-from spikelm.schema import BackboneConfig
+from spikelm.report.reproduce import launcher as launching
+from spikelm.report.reproduce.launcher import chosen_launcher, jobs_at_once
 
 SIDE_BY_SIDE = ["hydra/launcher=parallel", "trainer=cpu"]
 BASIC = ["hydra/launcher=basic"]
@@ -68,5 +68,5 @@ def test_what_is_asked_for_is_taken_with_its_settings() -> None:
 def test_how_many_runs_go_at_a_time_is_known_on_one_machine(
     launcher: list[str], jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spikelm.processor.usable_cores", lambda: 4)
+    monkeypatch.setattr("spikelm.machine.cpu.usable_cores", lambda: 4)
     assert jobs_at_once(launcher, BackboneConfig(name="bert_mini", layers=2, hidden=128)) == jobs

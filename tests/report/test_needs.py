@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from spikelm.experiment import open_run
-from spikelm.records import RESULT_FIELDS
-from spikelm.report.needs import Timings, minutes, needs_of, show_plan
-from spikelm.report.overview import Overview
-from spikelm.report.reproduce import job_lines
-from spikelm.report.selection import Found, Results, Selection, Wanted
+from spikelm.report.query.selection import Found, Results, Selection, Wanted
+from spikelm.report.reproduce.needs import Timings, minutes, needs_of, show_plan
+from spikelm.report.reproduce.progress import Overview
+from spikelm.report.reproduce.reproduce import job_lines
+from spikelm.runs.experiment import open_run
+from spikelm.store.records import RESULT_FIELDS
 
 
 def finish(found: Found, seconds: float = 60.0, weights: bool = True) -> None:
@@ -45,7 +45,7 @@ def test_prerequisites_come_first_and_once_and_finished_runs_need_nothing(select
     finish(results.find("lif_bert", "pretrain"))
     finish(wanted[0], 30.0)
     again = Results(selection)
-    from spikelm.store import Store
+    from spikelm.store.store import Store
 
     timings = Timings(Store(selection.root).results())
     needs = needs_of([again.find("lif_bert", f"glue/{task}") for task in ("rte", "cola")], timings)
@@ -104,7 +104,7 @@ def test_estimates_prefer_the_same_system_then_the_same_kind_by_steps() -> None:
 
     from canned import config_of
 
-    from spikelm.identity import pretraining_of
+    from spikelm.runs.identity import pretraining_of
 
     timings = Timings([told("lif", 4, 100.0, 12), told("lif", 4, 120.0, 12), told("psn", 4, 48.0, 12)])
     assert timings.about(pretraining_of(config_of("lif_bert"))) == 110.0
@@ -139,7 +139,7 @@ def test_what_another_run_waits_for_is_known(selection: Selection) -> None:
 def test_reproducing_hands_only_what_is_missing_to_a_sweep(
     selection: Selection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from spikelm.report.command import main
+    from spikelm.cli.report import main
 
     asked: list[list[str]] = []
 
@@ -202,7 +202,7 @@ def test_the_time_left_trusts_the_plan_until_enough_is_done(
     wanted = [results.find("bert", f"glue/{task}") for task in ("rte", "cola", "mrpc")]
     needs = [replace(need, seconds=3000.0) for need in needs_of(wanted, Timings([]))]
     now = [0.0]
-    monkeypatch.setattr("spikelm.report.overview.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("spikelm.report.reproduce.progress.time.monotonic", lambda: now[0])
     overview = Overview(needs, Console(file=io.StringIO()), at_once=2)
     assert overview.left() == ", about 1.7 hours left", "12000 seconds, two at a time"
     finish(wanted[0])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from spikelm.report.tables import load_table
+from spikelm.report.tables.paper_table import load_table
 
 PRINTED = Path(__file__).resolve().parents[3] / "shared" / "paper" / "tables.yaml"
 pytestmark = pytest.mark.skipif(not PRINTED.is_file(), reason="the transcribed tables are not here")

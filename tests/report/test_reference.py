@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from canned import result
 
-from spikelm.compose import load_config
+from spikelm.config.compose import load_config
 from spikelm.errors import ConfigError
-from spikelm.experiment import open_run
-from spikelm.records import RESULT_FIELDS, plain
-from spikelm.report import reference
-from spikelm.report.reference import renew
-from spikelm.report.selection import Results, Selection
-from spikelm.report.tables import load_table
-from spikelm.store import Store
+from spikelm.report.query.selection import Results, Selection
+from spikelm.report.reproduce import reference
+from spikelm.report.reproduce.reference import renew
+from spikelm.report.tables.paper_table import load_table
+from spikelm.runs.experiment import open_run
+from spikelm.store.records import RESULT_FIELDS, plain
+from spikelm.store.store import Store
 
 
 def finish(root: Path, overrides: list[str], pretrained: str | None = None) -> str:
@@ -87,7 +87,7 @@ def test_it_is_renewed_but_replaces_nothing_else(selection: Selection, tmp_path:
 def test_where_runs_are_missing_those_of_the_reference_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from spikelm.report.command import main
+    from spikelm.cli.report import main
 
     asked = [
         "table",

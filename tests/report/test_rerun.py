@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from spikelm.compose import load_config
-from spikelm.identity import identity, prerequisites
-from spikelm.records import run_id
-from spikelm.report.rerun import Commands, rerun_command
+from spikelm.config.compose import load_config
+from spikelm.report.query.rerun import Commands, rerun_command
+from spikelm.runs.identity import identity, prerequisites
+from spikelm.store.records import run_id
 
 
 def id_of(words: list[str], root: Path) -> str:

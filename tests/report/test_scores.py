@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spikelm.compose import load_config
+from spikelm.config.compose import load_config
 from spikelm.errors import ConfigError
-from spikelm.experiment import open_run
-from spikelm.records import RESULT_FIELDS
-from spikelm.report.curves import SMOOTHED, draw_curves, drawn, read_metric, smooth
+from spikelm.report.figures.curves import SMOOTHED, draw_curves, drawn, read_metric, smooth
+from spikelm.report.query.sweep_runs import jobs_of
 from spikelm.report.scores import show_scores
-from spikelm.report.sweeps import jobs_of
+from spikelm.runs.experiment import open_run
+from spikelm.store.records import RESULT_FIELDS
 
 TASKS = "task=glue/rte,glue/mrpc"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spikelm.report.selection import Selection
+from spikelm.report.query.selection import Selection
 
 
 @pytest.mark.parametrize("words", [("trainer=cpu",), ("trainer.threads=3", "trainer.keep_heap=true")])

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from canned import Canned, glue, result
 
-from spikelm.compose import load_config
+from spikelm.config.compose import load_config
 from spikelm.errors import ConfigError, DataError
-from spikelm.experiment import open_run
-from spikelm.records import RESULT_FIELDS
-from spikelm.report.build import build_table, table_runs
-from spikelm.report.cells import Cell
-from spikelm.report.formats import markdown
-from spikelm.report.selection import Found
-from spikelm.report.tables import TABLES, PaperTable, load_table
+from spikelm.report.query.selection import Found
+from spikelm.report.tables.build import build_table, table_runs
+from spikelm.report.tables.cells import Cell
+from spikelm.report.tables.formats import markdown
+from spikelm.report.tables.paper_table import TABLES, PaperTable, load_table
+from spikelm.runs.experiment import open_run
+from spikelm.store.records import RESULT_FIELDS
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_a_table_of_averages_only_does_not_compare_a_few_tasks_with_nine(store: 
 
 
 def test_misprinted_averages_and_only_these_are_marked() -> None:
-    from spikelm.report.build import misprinted_average
+    from spikelm.report.tables.build import misprinted_average
 
     marked = {
         (table.id, row.name): misprinted_average(table, row)
@@ -203,7 +203,7 @@ def finish(root: Path, overrides: list[str], **known: object) -> None:
 
 
 def test_the_command_reads_the_store_and_overrides_make_another_file(tmp_path: Path) -> None:
-    from spikelm.report.command import main
+    from spikelm.cli.report import main
 
     energy = {"fp32": 0.5, "fp16": 0.25}
     rate = {"mean": 0.25, "per_site": {}}
@@ -222,14 +222,14 @@ def test_the_command_reads_the_store_and_overrides_make_another_file(tmp_path: P
 
 @pytest.mark.parametrize(("word", "says"), [("task=glue/rte", "--tasks"), ("--sede", "neither"), ("foo", "neither")])
 def test_what_a_table_cannot_be_given_is_refused(word: str, says: str, tmp_path: Path) -> None:
-    from spikelm.report.command import main
+    from spikelm.cli.report import main
 
     with pytest.raises(ConfigError, match=says):
         main(["table", "7", "--runs-dir", str(tmp_path), word])
 
 
 def test_local_files_are_those_of_the_runs_there_are(tmp_path: Path) -> None:
-    from spikelm.report.runs import local_root
+    from spikelm.report.query.run_list import local_root
 
     with pytest.raises(ConfigError, match="no runs from local files at scale mini"):
         local_root(tmp_path, "mini")

@@ -14,7 +14,7 @@ from transformers import BertForSequenceClassification, BertModel
 
 from spikelm.errors import ConfigError
 from spikelm.spiking import load_pretrained, neurons, spikify
-from spikelm.spiking.attention import Bool, RankOne, attend
+from spikelm.spiking.lowbit_attention import Bool, RankOne, attend
 
 ELASTIC = {"_target_": "spikelm.neurons.elastic.Elastic"}
 SIGN = {"_target_": "spikelm.neurons.sign.Sign"}

@@ -12,11 +12,12 @@ from transformers import BertModel
 
 from benchmarks.saved import saved_bytes
 from spikelm.neurons.bispike import BiSpike
-from spikelm.neurons.packing import pack_noise
-from spikelm.spiking import dropout, sdpa, spikify
-from spikelm.spiking.dropout import BitDropout
-from spikelm.spiking.linear import SpikeLinear
-from spikelm.spiking.sdpa import attend
+from spikelm.neurons.kernels.packing import pack_noise
+from spikelm.spiking import spikify
+from spikelm.spiking.saved import dropout, sdpa
+from spikelm.spiking.saved.dropout import BitDropout
+from spikelm.spiking.saved.linear import SpikeLinear
+from spikelm.spiking.saved.sdpa import attend
 
 
 def gradients(call: Any, tensors: list[Tensor], seed: int = 1) -> list[Tensor]:

@@ -21,8 +21,8 @@ from transformers.cache_utils import EncoderDecoderCache
 from spikelm.errors import ConfigError
 from spikelm.neurons import Neuron, allow_neurons_from
 from spikelm.spiking import neurons, spikify
-from spikelm.spiking.cache import SpikeCache, SpikeLayer
-from spikelm.spiking.codes import amplitudes, pack, unpack
+from spikelm.spiking.kv_cache import SpikeCache, SpikeLayer
+from spikelm.spiking.spike_codes import amplitudes, pack, unpack
 
 BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike", "k": 2.0}
 NEURONS = {

@@ -9,10 +9,10 @@ import pytest
 import torch
 from toy_training import STEPS, Toy, train
 
-from spikelm.compose import load_config
+from spikelm.config.compose import load_config
 from spikelm.errors import TrainingError
 from spikelm.training.checkpoints import checkpoints, step_of
-from spikelm.training.memory import out_of_memory
+from spikelm.training.devices.out_of_memory import out_of_memory
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e12])

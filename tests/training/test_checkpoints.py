@@ -14,9 +14,9 @@ import torch
 from rich.console import Console
 from toy_training import STEPS, Outcome, places, train
 
-from spikelm import signals
 from spikelm.errors import CheckpointError, SpikeLMError
-from spikelm.integrity import seal_path
+from spikelm.machine import signals
+from spikelm.store.checksums import seal_path
 from spikelm.training import checkpoints
 from spikelm.training.checkpoints import SafeCheckpointIO, last_checkpoint
 

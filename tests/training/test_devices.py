@@ -15,9 +15,9 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
-from spikelm.compose import load_config
+from spikelm.config.compose import load_config
 from spikelm.errors import ConfigError, SpikeLMError, TrainingError
-from spikelm.experiment import open_run, run_experiment
+from spikelm.runs.experiment import open_run, run_experiment
 
 QUIET = Console(quiet=True)
 PROJECT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ CRASH = """
 import spikelm.data.tokenizer
 def load_tokenizer(*args):
     raise AssertionError("nobody foresaw this")
-spikelm.data.tokenizer.load_tokenizer = load_tokenizer
+spikelm.data.tokens.tokenizer.load_tokenizer = load_tokenizer
 """
 
 
@@ -38,7 +38,7 @@ def weights(runs: Path, *overrides: str) -> dict[str, torch.Tensor]:
 
 
 def start(runs: Path, *overrides: str, **env: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "spikelm.cli", *BASE, *overrides, f"runs_dir={runs}"]
+    command = [sys.executable, "-m", "spikelm.cli.main", *BASE, *overrides, f"runs_dir={runs}"]
     around = {**os.environ, "PYTHONPATH": str(PROJECT), **env}
     return subprocess.Popen(command, env=around, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -8,8 +8,8 @@ import torch
 from scipy.special import rel_entr, softmax
 from torch import Tensor
 
-from spikelm.schema import DistillConfig
-from spikelm.training.distillation import (
+from spikelm.config.schema import DistillConfig
+from spikelm.training.distill.losses import (
     attention_losses,
     hidden_losses,
     layer_weights,

@@ -10,10 +10,10 @@ from rich.console import Console
 from torch import nn
 from torch.nn import functional as F
 
-from spikelm.compose import load_config
-from spikelm.data.batches import Batch
-from spikelm.experiment import run_experiment
-from spikelm.identity import identity
+from spikelm.config.compose import load_config
+from spikelm.data.batches.by_step import Batch
+from spikelm.runs.experiment import run_experiment
+from spikelm.runs.identity import identity
 from spikelm.training.fit import _attention
 from spikelm.training.modules import GlueModule
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
 
+from spikelm.config.schema import StageConfig
 from spikelm.neurons.psn import PSN
-from spikelm.schema import StageConfig
 from spikelm.training.optimization import (
     learning_rate,
     optimizer_and_schedule,

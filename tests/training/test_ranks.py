@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from spikelm.compose import load_config
-from spikelm.data.batches import Batch, RowBatches, shard_batch
-from spikelm.data.encode import Encoded
-from spikelm.data.pretraining import IGNORED, PretrainingBatches
+from spikelm.config.compose import load_config
+from spikelm.data.batches.by_step import Batch, RowBatches, shard_batch
+from spikelm.data.batches.mlm_nsp import IGNORED, PretrainingBatches
+from spikelm.data.tokens.encode import Encoded
 from spikelm.models.bert import bert_config
+from spikelm.training.devices.ranks import Ranks, first_rank_first, launched_ranks, summed
 from spikelm.training.modules import GlueModule, PretrainModule, StageModule
-from spikelm.training.ranks import Ranks, first_rank_first, launched_ranks, summed
 
 OPTIONS = ["backbone=bert_tiny", "backbone.dropout=0", "backbone.attention_dropout=0"]
 
@@ -64,9 +64,9 @@ def test_the_mean_over_ranks_is_the_gradient_of_the_whole_batch(task: str, rows:
 
 
 def pretraining_batches(shard: tuple[int, int]) -> PretrainingBatches:
-    from spikelm.data.corpus import load_documents
-    from spikelm.data.packed import PackedDocuments
-    from spikelm.data.tokenizer import load_tokenizer
+    from spikelm.data.sources.documents import load_documents
+    from spikelm.data.tokens.packed import PackedDocuments
+    from spikelm.data.tokens.tokenizer import load_tokenizer
 
     config = load_config(["scale=smoke", "task=pretrain"])
     tokenizer = load_tokenizer(config.source, config.backbone, CACHE)

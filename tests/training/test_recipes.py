@@ -10,14 +10,14 @@ from rich.console import Console
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from spikelm.compose import load_config
-from spikelm.experiment import open_run, run_experiment
-from spikelm.identity import identity
+from spikelm.config.compose import load_config
 from spikelm.models.bert import build_pretraining_model
-from spikelm.records import run_id
+from spikelm.runs.experiment import open_run, run_experiment
+from spikelm.runs.identity import identity
 from spikelm.spiking import load_pretrained
+from spikelm.store.records import run_id
+from spikelm.training.best_epoch import best_keeper, released_metric, reported_scores
 from spikelm.training.optimization import learning_rate, optimizer_and_schedule, total_steps, warmup_steps
-from spikelm.training.selection import best_keeper, released_metric, reported_scores
 
 QUIET = Console(quiet=True)
 

@@ -11,21 +11,21 @@ import torch
 from rich.console import Console
 from scipy.special import log_softmax, rel_entr, softmax
 
-from spikelm.commands import audit_main
-from spikelm.compose import load_config
-from spikelm.data.pair_tokenizer import load_pair_tokenizer
-from spikelm.data.seq2seq import load_pairs
+from spikelm.cli.energy_audit import audit_main
+from spikelm.cli.report import main as report_main
+from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
+from spikelm.data.sources.text_pairs import load_pairs
+from spikelm.data.tokens.bpe import load_pair_tokenizer
 from spikelm.errors import ConfigError
-from spikelm.experiment import open_run, run_experiment
-from spikelm.identity import identity, prerequisites
-from spikelm.records import run_id
-from spikelm.report.command import main as report_main
-from spikelm.schema import Config
+from spikelm.runs.experiment import open_run, run_experiment
+from spikelm.runs.identity import identity, prerequisites
+from spikelm.runs.tracking import Tracker
 from spikelm.spiking import load_pretrained
-from spikelm.tracking import Tracker
-from spikelm.training.builders import build_stage
+from spikelm.store.records import run_id
 from spikelm.training.checkpoints import checkpoints
 from spikelm.training.seq2seq import IGNORED
+from spikelm.training.stage import build_stage
 
 QUIET = Console(quiet=True)
 FEW = ("source.train_rows=48", "source.dev_rows=12", "finetune.epochs=1")

@@ -9,16 +9,16 @@ import pytest
 import torch
 from rich.console import Console
 
-from spikelm.compose import load_config
+from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
 from spikelm.errors import ConfigError
-from spikelm.experiment import open_run, run_experiment
-from spikelm.identity import identity, prerequisites
-from spikelm.records import run_id
-from spikelm.schema import Config
+from spikelm.runs.experiment import open_run, run_experiment
+from spikelm.runs.identity import identity, prerequisites
 from spikelm.spiking import load_pretrained, neurons
-from spikelm.training.builders import build_stage
+from spikelm.store.records import run_id
 from spikelm.training.checkpoints import checkpoints
-from spikelm.training.distillation import logits_loss
+from spikelm.training.distill.losses import logits_loss
+from spikelm.training.stage import build_stage
 
 QUIET = Console(quiet=True)
 RTE = ("task=glue/rte", "neuron=bispike")

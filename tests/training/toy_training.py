@@ -12,12 +12,12 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from spikelm.data.batches import Batch, StepBatches
-from spikelm.records import MetricsCsv
-from spikelm.schema import StageConfig, TrainerConfig
+from spikelm.config.schema import StageConfig, TrainerConfig
+from spikelm.data.batches.by_step import Batch, StepBatches
+from spikelm.store.records import MetricsCsv
+from spikelm.training.best_epoch import BestDev
 from spikelm.training.fit import fit, quiet_libraries
 from spikelm.training.modules import StageModule
-from spikelm.training.selection import BestDev
 
 STEPS = 9
 EPOCH = 3  # steps between evaluations

@@ -13,14 +13,14 @@ from typing import Any, get_type_hints
 
 from markupsafe import Markup
 
+from spikelm.catalog.energy import PICOJOULE, Term, site_rate
+from spikelm.config.schema import Config
 from spikelm.errors import SpikeLMError
-from spikelm.measure.energy import PICOJOULE, Term, site_rate
+from spikelm.measure.workload import measured_terms
 from spikelm.report.page.entries import Record, number, section
 from spikelm.report.page.series import Curve, read_curves
 from spikelm.report.page.svg import Line, line_chart
-from spikelm.report.single import readable
-from spikelm.schema import Config
-from spikelm.workload import measured_terms
+from spikelm.report.show_result import readable
 
 SITE = re.compile(r"(.*?)\.?(\d+)\.([^.]+)$")
 SAMPLES = 20  # of generated text; result.json has them all

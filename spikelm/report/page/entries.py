@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from spikelm.report.headline import headline_name
-from spikelm.store import Run, Store
+from spikelm.store.headline import headline_name
+from spikelm.store.store import Run, Store
 
 #: what a run's page is made from; when none of them changes, neither does the page
 RECORDS = ("result.json", "status.json", "config.yaml", "environment.json", "metrics.csv", "traceback.txt")

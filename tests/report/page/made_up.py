@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from spikelm.measure.energy import encoder_terms, energy_mj, mean_rate, spiking_energy_mj
-from spikelm.records import RESULT_FIELDS, digest
-from spikelm.store import Run
+from spikelm.catalog.energy import encoder_terms, energy_mj, mean_rate, spiking_energy_mj
+from spikelm.store.records import RESULT_FIELDS, digest
+from spikelm.store.store import Run
 
 BACKBONE = {"name": "bert_mini", "kind": "bert", "layers": 2, "hidden": 96, "heads": 8, "intermediate": 384}
 KINDS = ("qkv_in", "key_out", "value_out", "attn_out_in", "ffn1_in", "ffn2_in")

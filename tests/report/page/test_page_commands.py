@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from made_up import run_id, write
 
+from spikelm.cli.report import main
 from spikelm.errors import SpikeLMError
-from spikelm.report import rerun
-from spikelm.report.command import main
 from spikelm.report.page import serve as server
+from spikelm.report.query import rerun
 
 
 @pytest.fixture(autouse=True)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from made_up import bulk, config, run_id, write
 
-from spikelm.records import digest
 from spikelm.report.page.site import TEMPLATES, Built, Site
-from spikelm.store import Run
+from spikelm.store.records import digest
+from spikelm.store.store import Run
 
 PLANTED = "<script>alert('planted')</script><img src=x onerror=alert(1)>"
 

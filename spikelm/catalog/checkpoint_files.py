@@ -1,0 +1,180 @@
+"""Pretrained weights that a backbone starts from: a folder, an installed package, or a name on the hub.
+
+A name may end with @REVISION: then the name itself says which weights are meant, and only their loading needs them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from spikelm.catalog.kinds import KINDS
+from spikelm.config.schema import BackboneConfig
+from spikelm.errors import ConfigError
+from spikelm.store.file_facts import cached_file_hash
+
+PACKAGE = "package:"  # package:NAME is the folder model/ of an installed package
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the latter is read by torch with weights_only
+TOKENIZERS = ("tokenizer*.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model")
+FOUND = ("bert", "bart", "mbart")  # kinds that backbone=hf finds out by itself
+BERT_SIZES = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "intermediate": "intermediate_size",
+    "positions": "max_position_embeddings",
+    "vocab": "vocab_size",
+}
+SEQ2SEQ_SIZES = {
+    "layers": "encoder_layers",
+    "decoder_layers": "decoder_layers",
+    "hidden": "d_model",
+    "heads": "encoder_attention_heads",
+    "intermediate": "encoder_ffn_dim",
+    "positions": "max_position_embeddings",
+    "vocab": "vocab_size",
+}
+
+GPT2_SIZES = {
+    "layers": "n_layer",
+    "hidden": "n_embd",
+    "heads": "n_head",
+    "intermediate": "n_inner",
+    "positions": "n_positions",
+    "vocab": "vocab_size",
+}
+#: model_type of the weights -> backbone's key -> theirs
+SIZES = {"bert": BERT_SIZES, "bart": SEQ2SEQ_SIZES, "mbart": SEQ2SEQ_SIZES, "gpt2": GPT2_SIZES}
+
+
+def on_hub(path: str) -> bool:
+    """Whether a path is a name on the hub: no package, and no folder that is there or was meant."""
+    folder = Path(path).expanduser()
+    return not (path.startswith((PACKAGE, ".")) or folder.is_absolute() or folder.is_dir())
+
+
+def pinned(path: str) -> bool:
+    """Whether the path alone says which weights they are: a name on the hub with its revision."""
+    return "@" in path and on_hub(path)
+
+
+def weights_folder(path: str) -> Path:
+    """Where the weights are, fetched from the hub (or its cache) when `path` is a name there."""
+    if path.startswith(PACKAGE):
+        name = path.removeprefix(PACKAGE)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            raise ConfigError(f"backbone.path={path}: the package {name} is not installed", f"pip install {name}")
+        return Path(spec.origin).parent / "model"
+    if on_hub(path):
+        return _from_hub(path)
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"backbone.path={path}: no such folder")
+    return folder.absolute()
+
+
+def backbone_folder(backbone: BackboneConfig) -> Path:
+    """The folder of a backbone's weights, which must have the sizes that the backbone states."""
+    path = backbone.path or ""
+    stated = {**asdict(backbone), "decoder_layers": backbone.decoder_layers or backbone.layers}
+    for key, found in read_sizes(path, backbone.kind).items():
+        refuse_other_size(key, stated[key], found, path)
+    return weights_folder(path)
+
+
+def refuse_other_size(key: str, stated: int, found: int, path: str) -> None:
+    """Raise where the weights have another size than the config states."""
+    if stated != found:
+        raise ConfigError(
+            f"backbone.{key}={stated}, but the weights in {path} have {found}",
+            f"backbone=hf backbone.path={path} takes the sizes of the weights",
+        )
+
+
+def _from_hub(path: str) -> Path:
+    import huggingface_hub
+    from huggingface_hub.constants import is_offline_mode
+    from huggingface_hub.errors import HFValidationError
+
+    name, _, revision = path.partition("@")
+    at = f" --revision {revision}" if revision else ""
+    try:
+        for weights in WEIGHTS:  # the second only where the first is not published
+            wanted = ["config.json", *TOKENIZERS, weights]
+            found = huggingface_hub.snapshot_download(name, revision=revision or None, allow_patterns=wanted)
+            if (Path(found) / weights).is_file():
+                return Path(found)
+    except (OSError, HFValidationError) as error:
+        if is_offline_mode():
+            raise ConfigError(
+                f"backbone.path={path} is no folder, is not in the hub's cache, and HF_HUB_OFFLINE forbids to fetch it",
+                f"unset HF_HUB_OFFLINE, or fetch it where there is a network (hf download {name}{at}), "
+                "or backbone.path=FOLDER with the same files",
+            ) from error
+        raise ConfigError(
+            f"backbone.path={path} is neither a folder nor loadable from the hub: {str(error).splitlines()[0]}",
+            "check the name, the revision after @ and the network, or give a folder",
+        ) from error
+    raise ConfigError(f"backbone.path={path}: neither {' nor '.join(WEIGHTS)} is there", f"hf download {name}{at}")
+
+
+def read_kind(path: str) -> str:
+    """The kind of a checkpoint by its config.json: bert, bart or mbart."""
+    file = weights_folder(path) / "config.json"
+    kind = str(_read(file, "known").get("model_type"))
+    if kind not in FOUND:
+        raise ConfigError(f"{file}: model_type is {kind!r}, expected one of: {', '.join(FOUND)}")
+    return kind
+
+
+def size_names(kind: str) -> dict[str, str]:
+    """The backbone's sizes by the names that its weights' config.json has for them."""
+    return SIZES[KINDS[kind].weights]
+
+
+def read_sizes(path: str, kind: str = "bert") -> dict[str, Any]:
+    """The backbone's sizes from the checkpoint's config.json, which must be of the backbone's kind."""
+    file = weights_folder(path) / "config.json"
+    found, expected = _read(file, kind.upper()), KINDS[kind].weights
+    try:
+        if expected == "gpt2":  # null there: four times the width
+            found["n_inner"] = found.get("n_inner") or 4 * found["n_embd"]
+        sizes = {ours: int(found[theirs]) for ours, theirs in size_names(kind).items()}
+    except (ValueError, KeyError) as error:
+        raise ConfigError(f"{file} is not the config of a {kind.upper()} checkpoint: {error!r}") from error
+    if found.get("model_type") != expected:
+        raise ConfigError(
+            f"{file}: model_type is {found.get('model_type')!r}, expected {expected!r}",
+            "set backbone.kind to the model's",
+        )
+    return sizes
+
+
+def _read(file: Path, kind: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file} is not the config of a {kind} checkpoint: {error!r}") from error
+    return found
+
+
+def weights_file(folder: Path) -> Path:
+    """The file of the weights in a folder of the hub's layout."""
+    for name in WEIGHTS:
+        if (folder / name).is_file():
+            return folder / name
+    raise ConfigError(f"{folder} has neither {' nor '.join(WEIGHTS)}", "save the model there with save_pretrained")
+
+
+def weights_identity(path: str, cache: Path) -> str:
+    """Which weights: those of a pinned name by it, all others by their hash, since a place cannot change a result."""
+    return f"hub:{path}" if pinned(path) else cached_file_hash(weights_file(weights_folder(path)), cache)
+
+
+def weights_record(path: str, cache: Path) -> dict[str, str]:
+    """What a result says of the weights it started from: a branch of the hub may move, the hash tells."""
+    return {"path": path, "sha256": cached_file_hash(weights_file(weights_folder(path)), cache)}

@@ -1,0 +1,125 @@
+"""spikelm-export RUN: a trained classifier as a folder that plain transformers code loads."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spikelm.cli.energy_audit import find_result
+from spikelm.config.schema import default_runs_dir
+from spikelm.errors import CheckpointError, ConfigError
+
+LABELLED = ("classification", "regression")
+INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
+SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
+
+
+def export_main(argv: Sequence[str]) -> int:
+    """Export a finished run, and compare the two models on its dev set."""
+    parser = argparse.ArgumentParser(
+        prog="spikelm-export",
+        description="A trained spiking classifier with its amplitudes in the weights: safetensors, config.json and "
+        "tokenizer, loaded by `import spikelm.export` and AutoModelForSequenceClassification (docs/export.md).",
+    )
+    parser.add_argument("run", help="a run directory, or the first digits of a run id")
+    parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32", help="of the linears (default fp32)")
+    parser.add_argument("--out", help="folder to write (default: RUN/exported-PRECISION)")
+    parser.add_argument("--runs-dir", default=default_runs_dir())
+    args = parser.parse_args([f"--{arg}" if arg.startswith("precision=") else arg for arg in argv])
+    result, directory = find_result(args.run, Path(args.runs_dir))
+    _refuse_config(result["config"])
+    if not (directory / "model" / "config.json").is_file():
+        raise CheckpointError(f"{directory / 'model'} is not there", "force=true runs it again")
+    out = Path(args.out).absolute() if args.out else directory / f"exported-{args.precision}"
+    export_run(result, directory, out, args.precision)
+    return 0
+
+
+def _refuse_config(config: Mapping[str, Any]) -> None:
+    """What the config alone shows, before anything heavy is loaded; convert.refuse looks at the model itself."""
+    kind = config["backbone"].get("kind", "bert")
+    if kind != "bert" or config["task"]["kind"] not in LABELLED:
+        raise ConfigError(
+            f"task={config['task']['name']} of backbone.kind={kind} cannot be exported: only BERT classifiers can",
+            "a run of task=glue/...",
+        )
+    if not config["neuron"].get("_target_") and not config.get("weights", {}).get("_target_"):
+        raise ConfigError(
+            f"neuron={config['neuron'].get('name')}: a plain model has no spikes to export",
+            "transformers loads it as it is: RUN/model",
+        )
+
+
+def export_run(result: Mapping[str, Any], directory: Path, out: Path, precision: str) -> dict[str, Any]:
+    """Write the exported model and export.json; the contents of the latter."""
+    from omegaconf import OmegaConf
+    from rich.console import Console
+    from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
+
+    from spikelm.config.checks import typed
+    from spikelm.data.tokens.tokenizer import load_tokenizer
+    from spikelm.export.compare import check_merge, compare, dev_sets
+    from spikelm.export.convert import export
+    from spikelm.spiking import load_pretrained
+    from spikelm.store.records import write_json
+    from spikelm.training.fit import quiet_libraries
+
+    quiet_libraries()
+    config = typed(OmegaConf.create(dict(result["config"])))
+    trained: Any = load_pretrained(directory / "model").eval()
+    if config.task.labels:
+        trained.config.id2label = dict(enumerate(config.task.labels))
+        trained.config.label2id = {name: index for index, name in enumerate(config.task.labels)}
+    tokenizer = load_tokenizer(config.source, config.backbone, Path(config.runs_dir) / ".cache")
+    sets = dict(dev_sets(config, tokenizer))
+    made = export(trained, precision)
+    merged = check_merge(trained, next(iter(sets.values()))[-1])
+    made.save_pretrained(out)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=config.finetune.max_length, model_input_names=INPUTS, **SPECIAL
+    )
+    fast.save_pretrained(out)
+    written = AutoModelForSequenceClassification.from_pretrained(out)
+    report = {
+        "run_id": result["run_id"],
+        "task": result["task"],
+        "scale": result["scale"],
+        "source": result["source"]["name"],
+        "precision": precision,
+        "time_steps": config.time_steps,
+        "double_precision_difference": merged,
+        "recorded": result["metrics"],
+        **compare(config, sets, trained, written),
+        "bytes": {"trained": _size(directory / "model"), "exported": _size(out)},
+    }
+    write_json(out / "export.json", report)
+    _show(report, out, Console())
+    return report
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+
+
+def _show(report: Mapping[str, Any], out: Path, console: Any) -> None:
+    from rich.table import Table
+
+    title = f"{report['task']}, T={report['time_steps']}, {report['scale']}, {report['source']}: {report['rows']} rows"
+    table = Table(title=title)
+    for column in ("metric", "trained", f"exported ({report['precision']})", "difference"):
+        table.add_column(column, justify="left" if column == "metric" else "right")
+    for name, before in report["trained"].items():
+        after = report["exported"][name]
+        table.add_row(name, f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}")
+    console.print(table)
+    console.print(
+        f"predictions that differ: {report['other_predictions']} of {report['rows']}; largest difference of logits "
+        f"{report['max_difference']:.1e} (largest logit {report['largest_logit']:.2g}); the merge in double precision: "
+        f"{report['double_precision_difference']:.1e}",
+        soft_wrap=True,
+    )
+
+    sizes = report["bytes"]
+    console.print(f"weights: {sizes['trained']:,} bytes became {sizes['exported']:,} in {out}", soft_wrap=True)

@@ -1,0 +1,158 @@
+"""Entry points. Nothing heavy is imported before --help, --cfg and bad overrides are dealt with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from omegaconf import DictConfig
+
+from spikelm.config.schema import Config
+from spikelm.errors import SpikeLMError
+
+
+def _guard(main: Callable[[], object]) -> None:
+    """Run `main`; a SpikeLMError becomes its one clear message and exit code, a signal a stop without a traceback."""
+    from spikelm.config.redact import redacted
+    from spikelm.machine.signals import INTERRUPTED, Stopped, listening
+
+    try:
+        with listening():
+            done = main()
+        code = done if isinstance(done, int) else 0
+    except SpikeLMError as error:
+        print(redacted(f"error: {error}"), file=sys.stderr)
+        code = error.exit_code
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        code = stopped.exit_code
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        code = INTERRUPTED
+    if code:
+        sys.exit(code)
+
+
+def run() -> None:
+    """spikelm-run: one run, or a sweep with -m."""
+    _guard(_run)
+
+
+def _run() -> int:
+    from spikelm.config.compose import precheck, register_schema
+    from spikelm.config.schema import config_dir
+    from spikelm.sweeps import summary as sweep
+
+    # Waiting threads spin for microseconds, then sleep: jobs often share cores. Read when torch loads.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+    if not precheck(sys.argv[1:]):
+        return 0
+    register_schema()
+    import hydra
+
+    main = hydra.main(config_path=str(config_dir()), config_name="config", version_base="1.3")(job)
+    if _launched():
+        return _run_as_rank(main)
+    main()
+    return 1 if sweep.failures or sweep.unrecorded else 0
+
+
+def _launched() -> bool:
+    """Whether torchrun or srun started this process as one of several."""
+    return any(os.environ.get(name, "1") != "1" for name in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS"))
+
+
+def _run_as_rank(main: Callable[[], object]) -> int:
+    """One of the processes that torchrun or srun started: the first runs the command, the others train with it."""
+    from spikelm.errors import ConfigError
+    from spikelm.training.devices.ranks import join, launched_ranks, leave, tell
+    from spikelm.training.launch import serve
+
+    if {"-m", "--multirun"} & set(sys.argv[1:]):
+        # A failed job would leave the other ranks inside it while the first goes on to the next.
+        raise ConfigError("a sweep cannot be launched by torchrun or srun", "spikelm-run -m ... trainer.devices=N")
+    ranks = launched_ranks()
+    join(ranks, "env://")
+    if ranks.first:
+        main()
+        tell(None)  # not after a failure: the launcher ends the others then
+    else:
+        serve(ranks)
+    leave()
+    return 0
+
+
+def job(cfg: DictConfig) -> None:
+    """One job of Hydra's: a failure in a sweep is recorded for its summary and leaves its siblings alone."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    from spikelm.config.checks import typed
+    from spikelm.sweeps import summary as sweep
+
+    config = typed(cfg)
+    if _launched():
+        from spikelm.training.devices.ranks import launched_ranks
+
+        config.trainer.devices = launched_ranks().world  # the launcher decides
+    runner = _plan if config.dry_run else _train
+    if HydraConfig.get().mode == RunMode.RUN:
+        _guard(lambda: runner(config))  # here, because Hydra would print a traceback of its own
+    else:
+        sweep.run_job(config, runner)
+
+
+def _plan(config: Config) -> dict[str, Any]:
+    from rich.console import Console
+
+    from spikelm.runs.plan import show_plan
+
+    return show_plan(config, Console())
+
+
+def _train(config: Config) -> dict[str, Any]:
+    from spikelm.runs.experiment import run_and_show
+
+    return run_and_show(config)
+
+
+def report() -> None:
+    """spikelm-report: runs and tables from the store."""
+    from spikelm.cli.report import main
+
+    _guard(lambda: main(sys.argv[1:]))
+
+
+def energy() -> None:
+    """spikelm-energy: every term of a backbone's energy, without training."""
+    from spikelm.cli.energy_audit import energy_main
+
+    _guard(lambda: energy_main(sys.argv[1:]))
+
+
+def audit() -> None:
+    """spikelm-audit RUN: which matmuls of a finished run are spike-driven."""
+    from spikelm.cli.energy_audit import audit_main
+
+    _guard(lambda: audit_main(sys.argv[1:]))
+
+
+def export() -> None:
+    """spikelm-export RUN: a trained classifier for inference, its amplitudes in its weights."""
+    from spikelm.cli.export import export_main
+
+    _guard(lambda: export_main(sys.argv[1:]))
+
+
+def verify() -> None:
+    """spikelm-verify: the store against its checksums."""
+    from spikelm.cli.verify import verify_main
+
+    _guard(lambda: verify_main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,88 @@
+"""spikelm-verify: everything in the store that has a checksum is read and compared; what is damaged is named."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from spikelm.config.schema import default_runs_dir
+from spikelm.store.checksums import SEAL, SUMS, broken_seal, damaged, damaged_in
+from spikelm.store.records import plain, write_atomic
+from spikelm.store.store import Run, Store
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A damaged file and what becomes of it."""
+
+    path: Path
+    remedy: str
+
+
+def verify_main(argv: Sequence[str]) -> int:
+    """List what is damaged; 1 when something is and stays so."""
+    parser = argparse.ArgumentParser(
+        prog="spikelm-verify",
+        description="Compare every run, checkpoint and cache with its checksums (sha256).",
+        epilog="runs made before there were checksums have them on their results alone",
+    )
+    parser.add_argument("--runs-dir", default=default_runs_dir())
+    parser.add_argument("--repair", action="store_true", help="write a damaged config.yaml again, from its result")
+    args = parser.parse_args(argv)
+    root, left, runs = Path(args.runs_dir), 0, 0
+    for run in Store(root).runs():
+        runs += 1
+        for found in damage_of(run):
+            repaired = args.repair and found.path.name == "config.yaml" and _write_config(run)
+            left += not repaired
+            print(f"{found.path}: {'written again from the result' if repaired else found.remedy}")
+    for found in damaged_caches(root / ".cache"):
+        left += 1
+        print(f"{found.path}: {found.remedy}")
+    print(f"{runs} runs looked at, {left} files damaged")
+    return 1 if left else 0
+
+
+def damage_of(run: Run) -> Iterator[Damage]:
+    """What of a run is missing or not as it was written."""
+    there = (run.directory / "result.json").is_file()
+    result = run.result()
+    if result is None and there:
+        yield Damage(run.directory / "result.json", "put aside; the same command makes the result again")
+    for name in damaged(run.directory, (result or {}).get("files", {})):
+        yield Damage(run.directory / name, _remedy(name))
+    for seal in sorted(run.checkpoints.glob(f"*.ckpt{SEAL}")):
+        path = seal.with_name(seal.name.removesuffix(SEAL))
+        if path.exists() and broken_seal(path):
+            yield Damage(path, "a run that goes on puts it aside and takes the checkpoint before it")
+
+
+def _remedy(name: str) -> str:
+    if name.startswith("model/"):
+        return "made again from the last checkpoint as soon as a run needs it"
+    if name == "config.yaml":
+        return "spikelm-verify --repair writes it again from the result, which is whole"
+    return "the result itself is whole; force=true makes the run again"
+
+
+def _write_config(run: Run) -> bool:
+    result: dict[str, Any] = run.result() or {}
+    write_atomic(run.directory / "config.yaml", yaml.safe_dump(plain(result["config"]), sort_keys=False))
+    return not damaged(run.directory, result["files"], "config.yaml")
+
+
+def damaged_caches(cache: Path) -> Iterator[Damage]:
+    """Tokenised text, teachers' outputs and tokenizers that are not what they were."""
+    remedy = "made again by the next run that needs it"
+    for sums in sorted(cache.glob(f"*/*/{SUMS}")):
+        for name in damaged_in(sums.parent):
+            yield Damage(sums.parent / name, remedy)
+    for seal in sorted(cache.rglob(f"*{SEAL}")):
+        path = seal.with_name(seal.name.removesuffix(SEAL))
+        if path.exists() and broken_seal(path):
+            yield Damage(path, remedy)

@@ -1,0 +1,147 @@
+"""Checks of a backbone against the table of kinds: its tasks, neuron, weights, decoder and options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spikelm.catalog.kinds import LABELLED, Kind, Number, kind_of
+from spikelm.config.schema import Config
+from spikelm.errors import ConfigError
+
+#: kind of task -> what names such tasks, and one of them
+TASKS = {
+    **{"pretrain": ("pretrain", "pretrain"), "general": ("general_distill", "general_distill")},
+    **{"seq2seq": ("sum/*", "sum/xsum"), **dict.fromkeys(LABELLED, ("glue/*", "glue/sst2"))},
+}
+
+
+def check_backbone(config: Config) -> None:
+    """Raise a ConfigError that names the key, its value and what is valid."""
+    size, kind = config.backbone, kind_of(config.backbone)
+    if size.decoder_layers is not None and (size.decoder_layers < 1 or not kind.decoder):
+        what = "it is a whole number of at least 1" if kind.decoder else f"a {kind.title} has no decoder"
+        raise ConfigError(f"backbone.decoder_layers={size.decoder_layers} is not valid; {what}")
+    if not kind.options:
+        if size.options:
+            raise ConfigError(f"backbone.options.{next(iter(size.options))} is not known to backbone.kind={size.kind}")
+        return
+    _check_task(config, kind)
+    _check_neuron(config, kind)
+    if size.path and not kind.weights:
+        raise ConfigError(
+            f"backbone.path={size.path} is not valid; {kind.title} (backbone.kind={size.kind}) starts from scratch",
+            "choose a backbone without a path, such as scale=mini",
+        )
+    for name, value in size.options.items():
+        if name not in kind.options:
+            raise ConfigError(f"unknown key backbone.options.{name}; valid: {', '.join(kind.options)}")
+        _check_option(name, value, kind.options[name])
+    heads = size.options.get("num_attention_heads", size.heads)
+    if size.hidden % heads:
+        raise ConfigError(f"backbone.options.num_attention_heads={heads} does not divide backbone.hidden={size.hidden}")
+    if size.kind in MORE:
+        MORE[size.kind](config)
+
+
+def _check_task(config: Config, kind: Kind) -> None:
+    if config.task.kind in kind.tasks and not config.task.name.startswith("mt/"):
+        return
+    valid = dict.fromkeys(TASKS[task] for task in kind.tasks)
+    raise ConfigError(
+        f"task={config.task.name} is not valid for {kind.title} (backbone.kind={config.backbone.kind}); "
+        f"valid: {', '.join(pattern for pattern, _ in valid)}",
+        f"task={list(valid)[-1][1]}",
+    )
+
+
+def _check_neuron(config: Config, kind: Kind) -> None:
+    told = f"{kind.title} (backbone.kind={config.backbone.kind})"
+    if kind.neuron == "plain" and config.spiking:
+        raise ConfigError(f"neuron={config.neuron['name']} is not valid; {told} is a plain model", "neuron=ann")
+    if kind.neuron == "spiking" and not config.fires:
+        raise ConfigError(
+            f"neuron={config.neuron['name']} is not valid; {told} has no plain form: its neurons spike",
+            "choose another neuron",
+        )
+    if config.quantized:
+        raise ConfigError(
+            f"weights={config.weights['name']} is not valid; {told} is not quantised", "weights=none, or a BERT"
+        )
+    settings = config.distill
+    # Only a BERT can be made of its teacher's weights, or of another student's.
+    starts = ("pretrained", "general") if "general" in kind.tasks else ("pretrained",)
+    unknown = {"pretrain": settings.pretrain, f"start={settings.start}": settings.start not in starts}
+    unknown["teacher=previous"] = settings.teacher == "previous"
+    if kind.neuron == "spiking" and (names := [name for name, on in unknown.items() if on]):
+        raise ConfigError(f"distill.{names[0]} is for a BERT, not for {told}", f"distill.start={starts[-1]}")
+
+
+def _check_causal(config: Config) -> None:
+    """The time of a neuron over tokens is the text."""
+    if config.time_steps != 1:
+        raise ConfigError(f"T={config.time_steps} is not valid; the time of backbone.kind=rwkv is its tokens", "T=1")
+
+
+def _check_student(config: Config) -> None:
+    """A Spikformer starts from its general distillation, and without a mask imitates states that no cache keeps."""
+    settings = config.distill
+    if config.task.kind in LABELLED and settings.start != "general":
+        raise ConfigError(
+            f"distill.start={settings.start}: backbone.kind=spikformer is not pretrained", "distill=spikebert"
+        )
+    unknown = {"head=teacher": settings.head == "teacher"}
+    unknown |= {name: getattr(settings, name) for name in ("attention", "scores", "relations", "frozen_embeddings")}
+    if names := [name for name, on in unknown.items() if on]:
+        raise ConfigError(
+            f"distill.{names[0]}: backbone.kind=spikformer has neither the teacher's head nor its attention",
+            "distill=spikebert",
+        )
+    if settings.cache and not config.backbone.options.get("mask", False):
+        raise ConfigError(
+            "distill.cache keeps no states of pads, which are imitated without a mask", "distill.cache=false"
+        )
+
+
+def _check_prompt(config: Config) -> None:
+    """A prompt and its answer fit, and nothing is trained between them."""
+    if config.task.kind != "seq2seq":
+        return
+    if config.finetune.steps != 0:
+        raise ConfigError(
+            f"finetune.steps={config.finetune.steps} is not valid; GPT-2 writes summaries without training",
+            "finetune.steps=0 finetune.epochs=null",
+        )
+    new = config.backbone.options["new_tokens"]
+    room = config.backbone.positions - new
+    if config.task.source_length > room:
+        raise ConfigError(
+            f"task.source_length={config.task.source_length} leaves no room for backbone.options.new_tokens={new} "
+            f"in backbone.positions={config.backbone.positions}",
+            f"task.source_length={room}",
+        )
+
+
+#: what else is checked of a kind
+MORE = {"rwkv": _check_causal, "spikformer": _check_student, "gpt2": _check_prompt}
+
+
+def _check_option(name: str, value: Any, rule: Any) -> None:
+    if rule is bool:
+        good, means = isinstance(value, bool), "true or false"
+    elif isinstance(rule, Number):
+        values = value if rule.many and isinstance(value, Sequence) and value else [value]
+        good = all(_is_number(one, rule) for one in values) and (values is value or not rule.many)
+        number = "a whole number" if rule.whole else "a number"
+        bound = f"above {rule.least:g}" if rule.above else f"of at least {rule.least:g}"
+        means = f"{'a list, each ' if rule.many else ''}{number} {bound}"
+    else:
+        good, means = value in rule, ", ".join(rule)
+    if not good:
+        raise ConfigError(f"backbone.options.{name}={value} is not valid; valid: {means}")
+
+
+def _is_number(value: Any, rule: Number) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float) or (rule.whole and int(value) != value):
+        return False
+    return (value > rule.least if rule.above else value >= rule.least) and value < float("inf")

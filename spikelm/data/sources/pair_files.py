@@ -1,0 +1,77 @@
+"""Pairs of texts in files: tables with two columns, or two files whose lines belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from spikelm.config.schema import TaskConfig
+from spikelm.data.sources.glue_files import listing, split_files, split_names, squeezed, task_folder
+from spikelm.data.sources.row_files import READERS, Layout, Table, lines, read_table
+from spikelm.errors import DataError
+
+NESTED = "translation"  # the hub's column that holds both languages
+ENDINGS = ((".source", ".target"), (".src", ".tgt"))  # beside .en and .ro: the names of the columns
+
+
+def pair_files(task: TaskConfig, root: Path, splits: Iterable[str]) -> dict[str, list[Path]]:
+    """The files of each split of a task: a table (or its shards), or a source and a target file."""
+    folder = task_folder(root, task)
+    return {split: _line_files(folder, task, split) or _table_files(folder, task, split) for split in splits}
+
+
+def _endings(task: TaskConfig) -> list[tuple[str, str]]:
+    return [*ENDINGS, (f".{task.columns[0]}", f".{task.columns[1]}")]
+
+
+def _line_files(folder: Path, task: TaskConfig, split: str) -> list[Path]:
+    names = [squeezed(name) for name in split_names(split)]
+    there = [path for path in sorted(folder.iterdir()) if path.is_file() and squeezed(path.stem) in names]
+    found = []
+    for endings in _endings(task):
+        pair = [[path for path in there if path.suffix.lower() == ending] for ending in endings]
+        if any(pair) and not all(len(paths) == 1 for paths in pair):
+            has = ", ".join(path.name for paths in pair for path in paths)
+            raise DataError(f"{folder}: {split} is one file with {' and one with '.join(endings)}, but there is {has}")
+        found += [paths[0] for paths in pair if paths]
+    tables = [path for path in there if path.suffix.lower() in READERS]
+    if found and len(found) + len(tables) > 2:
+        both = ", ".join(path.name for path in [*found, *tables])
+        raise DataError(f"{folder} has more than one form of {split}: {both}", "keep one of them")
+    return found
+
+
+def _table_files(folder: Path, task: TaskConfig, split: str) -> list[Path]:
+    stems = {squeezed(path.stem) for path in folder.iterdir()}
+    shards = any(stem.startswith(squeezed(name)) for name in split_names(split) for stem in stems)
+    if not shards:
+        pairs = ", ".join("/".join(endings) for endings in _endings(task))
+        looked = f"{', '.join(split_names(split))} with {', '.join(READERS)}, or two files with {pairs}"
+        raise DataError(f"{folder} has no file for {split}: looked for {looked}; there is {listing(folder)}")
+    return split_files(folder, split)
+
+
+def layout_of(task: TaskConfig) -> Layout:
+    """The two columns by the names they may have, flat or inside `translation`."""
+    columns = {name: (name, *filter(None, [task.file_columns.get(name)])) for name in task.columns}
+    return Layout(columns, skip_broken=task.skip_broken, nested=NESTED)
+
+
+def read_pairs(task: TaskConfig, paths: list[Path]) -> list[tuple[str, Table]]:
+    """The rows of a split's files, by file."""
+    tabled = all(path.suffix.lower() in READERS for path in paths)
+    if tabled:
+        return [(str(path), read_table(path, layout_of(task))) for path in paths]
+    return [(str(paths[0]), _read_lines(task, *paths))]
+
+
+def _read_lines(task: TaskConfig, source: Path, target: Path) -> Table:
+    """Line n of one file with line n of the other."""
+    sides = [[line for _, line in lines(path)] for path in (source, target)]
+    if len(sides[0]) != len(sides[1]):
+        first, second = (f"{path} has {len(side)} lines" for path, side in zip((source, target), sides, strict=True))
+        raise DataError(f"{first}, {second}; line n of one belongs to line n of the other")
+    if not sides[0]:
+        raise DataError(f"{source} is empty")
+    rows = (dict(zip(task.columns, texts, strict=True)) for texts in zip(*sides, strict=True))
+    return Table([(f"{source} and {target.name} line {number}", row) for number, row in enumerate(rows, 1)])

@@ -1,0 +1,88 @@
+"""Training rows of the GLUE tasks as text without labels: pairs that share words, which no article has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache, partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from spikelm.config.schema import SourceConfig, TaskConfig, config_dir
+from spikelm.data import microworld
+from spikelm.data.sources.glue_files import task_files, task_folder
+from spikelm.data.sources.rows import Text, content_hash, load_rows, local_root
+from spikelm.data.sources.streams import Document, Documents
+from spikelm.errors import DataError
+
+
+def with_task_text(text: Text, source: SourceConfig, limit: int) -> Text:
+    """The text with the first `limit` training rows of each task behind it, each a document of one or two sentences.
+
+    Rows that are evaluated are never read, and no label is kept.
+    """
+    rows = [document for task in _tasks(source) for document in _documents(task, source, limit)]
+    if not rows:
+        raise DataError("general.task_rows: the source has no GLUE task", "general.task_rows=null")
+    articles = text.splits["train"]
+    joined = Documents(partial(_joined, articles, rows), len(articles) + len(rows))
+    found = content_hash([text.content_hash, *rows])
+    return Text({**text.splits, "train": joined}, found, text.warnings, task_rows=len(rows))
+
+
+def other_rows(task: TaskConfig, source: SourceConfig, limit: int) -> list[Document]:
+    """The first `limit` training rows of every other task with as many sentences a row: text to ask a teacher about."""
+    others = [other for other in _tasks(source) if other.name != task.name]
+    alike = [other for other in others if len(other.columns) == len(task.columns)]
+    rows = [document for other in alike for document in _documents(other, source, limit)]
+    rows = [document for document in rows if len(document) == len(task.columns)]
+    if not rows:
+        raise DataError(f"distill.task_rows: the source has no other task like {task.name}", "distill.task_rows=0")
+    return rows
+
+
+def row_files(source: SourceConfig, limit: int) -> tuple[list[list[Path]], dict[str, Any]]:
+    """The local files that these rows are read from, and how they are read."""
+    root, tasks = local_root(source), _tasks(source)
+    files = [files for task in tasks for files in task_files(task, root, ("train",)).values()]
+    return files, {"task_rows": limit, "tasks": [[task.name, list(task.columns)] for task in tasks]}
+
+
+def _joined(articles: Documents, rows: list[Document]) -> Iterator[Document]:
+    return chain(articles, rows)
+
+
+def _tasks(source: SourceConfig) -> list[TaskConfig]:
+    """The GLUE tasks that the source has."""
+    if source.name == "embedded":
+        return [task for task in _glue() if task.name.removeprefix("glue/") in microworld.TASKS]
+    return [task for task in _glue() if source.name != "local" or _has(source, task)]
+
+
+@cache
+def _glue() -> tuple[TaskConfig, ...]:
+    """The tasks of conf/task/glue, which nobody changes."""
+    found = []
+    for path in sorted((config_dir() / "task" / "glue").glob("*.yaml")):
+        task: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), OmegaConf.load(path)))
+        found.append(task)
+    return tuple(found)
+
+
+def _has(source: SourceConfig, task: TaskConfig) -> bool:
+    try:
+        task_folder(local_root(source), task)
+    except DataError as error:
+        if "more than one folder" in str(error):
+            raise
+        return False
+    return True
+
+
+def _documents(task: TaskConfig, source: SourceConfig, limit: int) -> list[Document]:
+    found = load_rows(replace(task, splits={}), replace(source, train_rows=limit)).splits["train"]
+    documents = ([row[column] for column in task.columns if row[column].strip()] for row in found)
+    return [document for document in documents if document]

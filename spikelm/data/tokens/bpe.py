@@ -1,0 +1,136 @@
+"""The tokenizer of pairs of texts: BART's or mBART's special tokens around a source and around a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from spikelm.catalog.checkpoint_files import weights_folder
+from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
+from spikelm.data import microworld
+from spikelm.data.sources.content_hash import tokenizer_file
+from spikelm.data.sources.rows import Text
+from spikelm.data.tokens.tokenizer import trained_once
+from spikelm.errors import ConfigError, DataError
+
+SPECIAL_TOKENS: tuple[str, ...] = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # ids 0 to 4, as BART's
+TOKENIZER_ROWS = 20_000  # of the training rows, that pieces are counted in
+OTHER_FILES = (("vocab.json", "merges.txt"), ("sentencepiece.bpe.model",))  # BART's and mBART's, without tokenizer.json
+BYTES = 256  # each is a piece: any text can be written, and read back as it was
+Frame = tuple[tuple[int, ...], tuple[int, ...]]  # ids before and after a text
+
+
+@dataclass(frozen=True)
+class PairTokenizer:
+    """Texts to ids and back. BART: <s> x </s>, both sides; mBART: x </s> en_XX and y </s> ro_RO."""
+
+    tokenizer: Tokenizer
+    source_frame: Frame
+    target_frame: Frame
+    bos: int
+    pad: int
+    eos: int
+    decoder_start: int  # the first token that the decoder reads: </s>, or the code of the target's language
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.tokenizer.get_vocab_size())
+
+    def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """Each source in its frame, the text cut so that both fit."""
+        return self._encode(texts, self.source_frame, max_length)
+
+    def targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """Each target in its frame: the labels."""
+        return self._encode(texts, self.target_frame, max_length)
+
+    def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
+        """Texts without special tokens; negative ids (labels that do not count) are left out."""
+        cleaned = [[int(id) for id in row if id >= 0] for row in rows]
+        found: list[str] = self.tokenizer.decode_batch(cleaned, skip_special_tokens=True)
+        return found
+
+    def _encode(self, texts: Sequence[str], frame: Frame, max_length: int) -> list[list[int]]:
+        before, after = frame
+        room = max_length - len(before) - len(after)
+        encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [[*before, *encoding.ids[:room], *after] for encoding in encodings]
+
+
+def pair_tokenizer(tokenizer: Tokenizer, languages: Sequence[str] = ()) -> PairTokenizer:
+    """BART's way around a tokenizer, or mBART's where it knows the languages."""
+    known: dict[str, int] = tokenizer.get_vocab()
+    missing = [name for name in ("<s>", "<pad>", "</s>") if name not in known]
+    if missing:
+        raise DataError(f"the tokenizer is neither BART's nor mBART's: it lacks {', '.join(missing)}")
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    bos, pad, eos = (known[name] for name in ("<s>", "<pad>", "</s>"))
+    if languages and all(code in known for code in languages):
+        source, target = (((), (eos, known[code])) for code in languages)
+        return PairTokenizer(tokenizer, source, target, bos, pad, eos, decoder_start=known[languages[1]])
+    frame = ((bos,), (eos,))
+    return PairTokenizer(tokenizer, frame, frame, bos, pad, eos, decoder_start=eos)
+
+
+def train_bpe(texts: Iterable[str], vocab_size: int, languages: Sequence[str] = ()) -> Tokenizer:
+    """A byte-level BPE: case, accents and spaces stay as they are."""
+    specials = [*SPECIAL_TOKENS, *languages]
+    if vocab_size < BYTES + len(specials):
+        raise ConfigError(
+            f"backbone.vocab={vocab_size} is too small: {BYTES} bytes and {', '.join(specials)} need a piece each"
+        )
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=specials,
+        show_progress=False,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def load_pair_tokenizer(
+    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: Text, cache: Path
+) -> PairTokenizer:
+    """The backbone's own, a tokenizer.json of the user's, or one trained on both sides of the task's training rows."""
+    if backbone.path:
+        return pair_tokenizer(tokenizer_of_weights(backbone.path), task.languages)
+    if source.tokenizer:
+        return pair_tokenizer(Tokenizer.from_file(str(tokenizer_file(source.tokenizer))), task.languages)
+    own = task.name.rpartition("/")[2]
+    if source.name == "embedded":  # the same for any number of rows trained on
+        name = f"bpe-{own}-v{microworld.SEQ2SEQ_VERSION}-seed{source.seed}-{backbone.vocab}"
+    else:
+        name = f"bpe-{own}-{text.content_hash[:16]}-{backbone.vocab}"
+    return pair_tokenizer(
+        trained_once(cache, name, lambda: train_bpe(texts_of(task, source, text), backbone.vocab, task.languages)),
+        task.languages,
+    )
+
+
+def texts_of(task: TaskConfig, source: SourceConfig, text: Text) -> list[str]:
+    """Both sides of the training rows that a tokenizer is trained on: of the micro-world all, however few are read."""
+    rows = text.splits["train"][:TOKENIZER_ROWS]
+    if source.name == "embedded":
+        rows = microworld.seq2seq(task.name.rpartition("/")[2], source.seed, {"validation": 0, "test": 0})["train"]
+    return [row[column] for row in rows for column in task.columns]
+
+
+def tokenizer_of_weights(path: str) -> Tokenizer:
+    """The tokenizer that the weights were trained with: tokenizer.json beside them, or made from their other files."""
+    folder = weights_folder(path)
+    if (file := folder / "tokenizer.json").is_file():
+        return Tokenizer.from_file(str(file))
+    if not any(all((folder / name).is_file() for name in names) for names in OTHER_FILES):
+        # transformers would give a tokenizer without a single piece
+        raise DataError(f"backbone.path={path} has no tokenizer", f"put its tokenizer.json into {folder}")
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder).backend_tokenizer

@@ -1,0 +1,113 @@
+"""Tokenised text on disk, by content and settings: tokenised once, mapped into memory ever after."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from tokenizers import Tokenizer
+
+from spikelm.config.schema import TaskConfig
+from spikelm.data.sources.rows import Text
+from spikelm.data.sources.streams import chunks
+from spikelm.data.tokens.bpe import PairTokenizer
+from spikelm.data.tokens.encode import Encoded, encode_documents, encode_rows
+from spikelm.data.tokens.encode_pairs import EncodedPairs, encode_pairs
+from spikelm.data.tokens.packed import PackedDocuments, write_documents
+from spikelm.store.checksums import seal_folder, whole_folder
+from spikelm.store.records import digest, disk_errors
+
+ENCODING = 1  # raise when the same text and settings no longer give the same arrays
+CHUNK = 64  # documents tokenised at a time
+Arrays = dict[str, np.ndarray]
+
+
+def encoded_rows(
+    text: Text, split: str, task: TaskConfig, tokenizer: Tokenizer, max_length: int, cache: Path
+) -> Encoded:
+    """The rows of a split as `encode_rows` gives them."""
+
+    def make() -> Arrays:
+        rows = encode_rows(task, text.splits[split], tokenizer, max_length)
+        return {"ids": rows.ids, "types": rows.types, "offsets": rows.offsets, "labels": rows.labels}
+
+    settings = {"columns": list(task.columns), "kind": task.kind, "max_length": max_length}
+    return Encoded(**_arrays(_folder(cache, text, split, tokenizer, settings), make))
+
+
+def encoded_pairs(text: Text, split: str, task: TaskConfig, tokenizer: PairTokenizer, cache: Path) -> EncodedPairs:
+    """The pairs of a split as `encode_pairs` gives them."""
+    settings = {
+        "columns": list(task.columns),
+        "lengths": [task.source_length, task.target_length],
+        "frames": [tokenizer.source_frame, tokenizer.target_frame],
+    }
+    folder = _folder(cache, text, split, tokenizer.tokenizer, settings)
+    found = _arrays(folder, lambda: vars(encode_pairs(task, text.splits[split], tokenizer)))
+    return EncodedPairs(**found)
+
+
+def encoded_documents(text: Text, split: str, tokenizer: Tokenizer, cache: Path) -> PackedDocuments:
+    """The documents of a split as `encode_documents` gives them, tokenised as they are read."""
+
+    def write(folder: Path) -> None:
+        write_documents(folder, (encode_documents(some, tokenizer) for some in chunks(text.splits[split], CHUNK)))
+
+    folder = _folder(cache, text, split, tokenizer, {"documents": True})
+    if not whole_folder(folder):
+        with disk_errors(cache):
+            cache.mkdir(parents=True, exist_ok=True)
+        # It may take hours: another run waits instead of doing the same.
+        with FileLock(cache / f"{folder.name[:16]}.lock"):
+            _made_once(folder, write)
+    return PackedDocuments.open(folder)
+
+
+def _folder(cache: Path, text: Text, split: str, tokenizer: Tokenizer, settings: dict[str, Any]) -> Path:
+    tokenizer.no_truncation()  # set anew for each encoding, so no part of what the tokenizer is
+    tokenizer.no_padding()
+    pieces = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
+    return cache / "encoded" / digest([ENCODING, text.content_hash, split, pieces, settings])
+
+
+def _arrays(folder: Path, make: Callable[[], Arrays]) -> Arrays:
+    """The arrays in `folder`, made and put there in one step if they are not."""
+
+    def write(temporary: Path) -> None:
+        for name, array in make().items():
+            with open(temporary / f"{name}.npy", "wb") as file:
+                np.save(file, array)
+                file.flush()
+                os.fsync(file.fileno())  # a folder that is there is whole, even after a power cut
+
+    _made_once(folder, write)
+    # asarray: plain arrays over the mapped file. Labels are small and handed to torch, which wants them writable.
+    return {
+        path.stem: np.load(path) if path.stem == "labels" else np.asarray(np.load(path, mmap_mode="r"))
+        for path in folder.glob("*.npy")
+    }
+
+
+def _made_once(folder: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary folder that then takes its place, checksummed, in one step."""
+    if whole_folder(folder):
+        return
+    with disk_errors(folder.parent):
+        temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+        temporary.mkdir(parents=True, exist_ok=True)
+        try:
+            write(temporary)
+            seal_folder(temporary)
+            try:
+                temporary.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # otherwise another process was first, with the same arrays
+                    raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,126 @@
+"""A trained spiking BERT classifier for inference alone: no neuron modules, no hooks, no time axis outside a layer.
+
+It is a transformers model: `import spikelm.export`, then AutoModelForSequenceClassification.from_pretrained(folder).
+Queries, keys and values are one matmul; rows are t*B + b, as in the trained model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig
+from transformers.activations import ACT2FN
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.models.bert.modeling_bert import BertEmbeddings, BertPooler, BertPreTrainedModel
+
+from spikelm.errors import ConfigError
+from spikelm.export.linears import SpikeLinear
+from spikelm.neurons.kernels.inference import levels
+
+INPUTS = ("qkv_in", "attn_out_in", "ffn1_in", "ffn2_in")
+
+
+class ExportedBertConfig(BertConfig):
+    """BERT's config, with the neurons' rule, the time steps and the precision of the linears."""
+
+    model_type = "spikelm_bert"
+
+    time_steps: int = 1
+    heights: int = 1  # 1: all steps' spikes have one height; else one a step
+    rule: dict[str, Any] | None = None
+    precision: str = "fp32"
+
+
+class ExportedLayer(nn.Module):
+    """One block: spikes into each linear, spikes as keys and values."""
+
+    threshold_kv: Tensor
+    height_kv: Tensor
+
+    def __init__(self, config: ExportedBertConfig) -> None:
+        super().__init__()
+        hidden, wide, T = config.hidden_size, config.intermediate_size, config.time_steps
+        self.heads = config.num_attention_heads
+        self.rule = dict(config.rule or {})
+        self.still = {**self.rule, "beta": 0.0}  # keys and values have no memory
+        how = (config.heights, config.precision)
+        self.qkv = SpikeLinear(hidden, 3 * hidden, *how)
+        self.attention_output = SpikeLinear(hidden, hidden, *how)
+        self.intermediate = SpikeLinear(hidden, wide, *how)
+        self.output = SpikeLinear(wide, hidden, *how)
+        self.activation = ACT2FN[config.hidden_act]
+        self.attention_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
+        self.output_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
+        for site in INPUTS:
+            self.register_buffer(f"threshold_{site}", torch.ones(T, 1, 1))
+        self.register_buffer("threshold_kv", torch.ones(T, 1, 2 * hidden))
+        self.register_buffer("height_kv", torch.ones(T, 1, 2 * hidden))
+
+    def forward(self, x: Tensor, mask: Tensor | None, batch: int) -> Tensor:
+        """x is (T, B*n, H); mask (T*B, 1, 1, n) says which keys are there."""
+        hidden = x.shape[-1]
+        qkv = self.qkv(self._levels(x, "qkv_in"))
+        kv = levels(qkv[..., hidden:], self.threshold_kv, self.still).mul_(self.height_kv)
+        query, key, value = (self._split(part, batch) for part in (qkv[..., :hidden], *kv.chunk(2, dim=-1)))
+        context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        context = context.transpose(1, 2).reshape(x.shape)
+        x = self.attention_norm(self.attention_output(self._levels(context, "attn_out_in")) + x)
+        inner = self.activation(self.intermediate(self._levels(x, "ffn1_in")))
+        return self.output_norm(self.output(self._levels(inner, "ffn2_in")) + x)
+
+    def _levels(self, x: Tensor, site: str) -> Tensor:
+        return levels(x, getattr(self, f"threshold_{site}"), self.rule)
+
+    def _split(self, x: Tensor, batch: int) -> Tensor:
+        """(T, B*n, H) as (T*B, heads, n, d)."""
+        T, rows, hidden = x.shape
+        return x.reshape(T * batch, rows // batch, self.heads, hidden // self.heads).transpose(1, 2)
+
+
+class ExportedBertForSequenceClassification(BertPreTrainedModel):
+    """The classifier: embeddings, blocks over T steps, the mean over T, pooler, head."""
+
+    config_class = ExportedBertConfig
+    base_model_prefix = "exported"
+
+    def __init__(self, config: ExportedBertConfig) -> None:
+        super().__init__(config)
+        if config.rule is None:
+            raise ConfigError("this config says nothing of neurons", "spikelm-export RUN writes one that does")
+        self.embeddings = BertEmbeddings(config)
+        self.layers = nn.ModuleList(ExportedLayer(config) for _ in range(config.num_hidden_layers))
+        self.pooler = BertPooler(config)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels or 1)
+        self.post_init()
+        self.requires_grad_(False)
+
+    @torch.no_grad()
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Any,
+    ) -> SequenceClassifierOutput:
+        x = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
+        batch, length, hidden = x.shape
+        T = self.config.time_steps
+        mask = None
+        if attention_mask is not None and not (attention_mask.is_cpu and bool(attention_mask.all())):
+            mask = attention_mask.bool()[:, None, None, :].repeat(T, 1, 1, 1)
+        x = x.reshape(1, batch * length, hidden).expand(T, -1, -1)
+        for layer in self.layers:
+            x = layer(x, mask, batch)
+        if T > 1:
+            x = x.mean(0)
+        pooled = self.pooler(x.view(batch, length, hidden))
+        return SequenceClassifierOutput(logits=self.classifier(pooled))
+
+
+AutoConfig.register(ExportedBertConfig.model_type, ExportedBertConfig)
+AutoModelForSequenceClassification.register(ExportedBertConfig, ExportedBertForSequenceClassification)

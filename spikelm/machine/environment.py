@@ -1,0 +1,52 @@
+"""Where a run was made: commit, platform, versions of libraries."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from spikelm import __version__
+
+LIBRARIES = (
+    "torch", "lightning", "transformers", "tokenizers", "datasets", "torchmetrics", "safetensors",
+    "hydra-core", "omegaconf", "wandb", "numpy", "sacrebleu", "rouge-score",
+)  # fmt: skip
+
+
+def _git(*arguments: str) -> str | None:
+    package = Path(__file__).resolve().parents[1]
+    command = ["git", "--no-optional-locks", "-C", str(package), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _version(library: str) -> str | None:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def environment() -> dict[str, Any]:
+    """Commit, platform and library versions; no environment variables, no host or user names."""
+    # An installed copy inside somebody else's checkout must not claim that checkout's commit.
+    ours = _git("rev-parse", "--show-toplevel") == str(Path(__file__).resolve().parents[2])
+    commit = _git("rev-parse", "HEAD") if ours else None
+    status = _git("status", "--porcelain") if commit else None
+    versions = {library: version for library in LIBRARIES if (version := _version(library))}
+    versions["spikelm"] = __version__  # a checkout that was never installed has no metadata
+    return {
+        "git_commit": commit,
+        "git_dirty": None if status is None else bool(status),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        "versions": versions,
+    }

@@ -1,0 +1,105 @@
+"""How much work a config's run is: parameters, tokens, operations, memory and matmuls, computed without torch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spikelm.catalog.energy import Term
+from spikelm.catalog.kinds import kind_of, plain_terms, spiking_terms
+from spikelm.catalog.seq2seq_energy import lm_head_terms, seq2seq_terms
+from spikelm.config.schema import BackboneConfig, Config
+from spikelm.runs.identity import distills
+
+FLOAT = 4  # bytes
+
+
+def parameter_count(size: BackboneConfig, pretraining: bool, num_labels: int = 2) -> int:
+    """Parameters of a backbone with its pretraining heads or with a classifier, counted as its kind is."""
+    count = kind_of(size).parameters
+    if count is None:
+        raise ValueError(f"the parameters of a {size.kind} are known when it is built")
+    return count(size, pretraining, num_labels)
+
+
+def training_terms(config: Config) -> list[Term]:
+    """The spiking matmuls of one row of training at its full length: the encoder's, and the decoder's of BART."""
+    if config.task.kind == "seq2seq":
+        return _pair_terms(config.backbone, config.task.source_length, config.task.target_length)
+    return plain_terms(_trained(config), config.stage.max_length)
+
+
+def measured_terms(config: Config, spiking: bool = False) -> list[Term]:
+    """What the energy of one inference is counted on: as for the result's `energy_mj`, of the ANN or `spiking`."""
+    if config.task.kind == "seq2seq":
+        return training_terms(config)
+    return (spiking_terms if spiking else plain_terms)(_trained(config), config.measure.length)
+
+
+def _trained(config: Config) -> BackboneConfig:
+    """The backbone with the layers that this run trains."""
+    return replace(config.backbone, layers=config.depth)
+
+
+def generated_terms(config: Config) -> list[Term]:
+    """The longest text that the task generates, with its beams, from the longest source."""
+    task, settings = config.task, config.task.generate
+    steps = max(1, settings["max_length"] - 1)  # the start token is given
+    return _pair_terms(config.backbone, task.source_length, steps, settings["beams"], causal=True)
+
+
+def head_terms(config: Config) -> list[Term]:
+    """The LM head of a teacher-forced row, real-valued; other kinds of tasks have none that is counted."""
+    size, task = config.backbone, config.task
+    return lm_head_terms(size.hidden, size.vocab, task.target_length) if task.kind == "seq2seq" else []
+
+
+def _pair_terms(size: BackboneConfig, source: int, target: int, beams: int = 1, causal: bool = False) -> list[Term]:
+    decoder = size.decoder_layers or size.layers
+    return seq2seq_terms(size.layers, decoder, size.hidden, size.intermediate, source, target, beams, causal)
+
+
+def row_tokens(config: Config) -> int:
+    """Tokens of a row of training at its full length; of a pair both sides."""
+    task = config.task
+    return task.source_length + task.target_length if task.kind == "seq2seq" else config.stage.max_length
+
+
+def row_flops(config: Config) -> int:
+    """Operations of training on one row: forward and twice that backward, two a MAC, T times for a spiking model.
+
+    The LM head runs once, after the mean over T; a teacher of pairs is asked once, forward only.
+    """
+    stacks, head = (sum(term.macs for term in terms) for terms in (training_terms(config), head_terms(config)))
+    asked = config.task.kind == "seq2seq" and distills(config) and config.distill.from_teacher
+    return 6 * (config.time_steps * stacks + head) + (2 * (stacks + head) if asked else 0)
+
+
+def training_memory_gb(config: Config, parameters: int) -> float:
+    """Of one device, rough: weights, gradients and Adam's two moments, plus what the backward of every layer keeps."""
+    size, stage, T = config.backbone, config.stage, config.time_steps
+    rows = -(-stage.batch // config.trainer.devices)
+    if config.task.kind != "seq2seq":
+        kept = config.depth * T * rows * stage.max_length * _layer_floats(config, stage.max_length)
+        return (4 * parameters + kept) * FLOAT / 1e9
+    source, target = config.task.source_length, config.task.target_length
+    decoder, h = size.decoder_layers or size.layers, size.hidden
+    encoder = size.layers * source * _layer_floats(config, source)
+    # cross attention: two inputs, query, context and maps of a target's token; keys and values of a source's
+    cross = target * (4 * h + size.heads * source) + source * 3 * h
+    itself = decoder * (target * _layer_floats(config, target) + cross)
+    logits = 3 * target * size.vocab  # with their softmax and its gradient
+    total = 4 * parameters + rows * (T * (encoder + itself) + logits)
+    if distills(config) and config.distill.from_teacher:
+        maps = size.heads * (size.layers * source**2 + decoder * target * (target + source))
+        states = (size.layers + 1) * source * h + (decoder + 1) * target * h
+        told = (maps if config.distill.attention else 0) + (states if config.distill.hidden else 0)
+        total += parameters + rows * (told + target * size.vocab)
+    return total * FLOAT / 1e9
+
+
+def _layer_floats(config: Config, length: int) -> float:
+    """A token's share of what one layer keeps: inputs of linears and norms, q, k, v, maps and the FFN's two sides."""
+    size = config.backbone
+    floats = 8 * size.hidden + 2 * size.intermediate + size.heads * length
+    codes = (4 * size.hidden + size.intermediate) / FLOAT if config.fires else 0  # one byte a spike
+    return floats + codes

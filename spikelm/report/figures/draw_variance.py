@@ -1,0 +1,86 @@
+"""Figure 3: a fixed threshold fires by the variance of its input, an elastic one does not (section 4.2)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spikelm.report.figures.figures import PaperFigure, Series
+from spikelm.report.figures.style import GREY, LOOKS, letters, look, new_figure, percent
+from spikelm.report.query.selection import Found, Results
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SIGMAS = (0.3, 0.6, 1.0)  # of the densities
+SAMPLES = 200_000
+
+
+def gaussian_rate(sigma: np.ndarray, threshold: float) -> np.ndarray:
+    """P(|x| > threshold) of N(0, sigma^2)."""
+    return np.array([math.erfc(threshold / (s * math.sqrt(2))) for s in sigma])
+
+
+def laplace_rate(sigma: np.ndarray, threshold: float) -> np.ndarray:
+    """P(|x| > threshold) of a Laplace distribution with deviation sigma = b sqrt(2)."""
+    return np.exp(-threshold * math.sqrt(2) / sigma)
+
+
+def neuron_rates(sigmas: np.ndarray, elastic: bool) -> list[float]:
+    """Firing rates of the neuron itself on normal samples of each deviation, T=1."""
+    import torch
+
+    from spikelm.neurons.bispike import BiSpike
+
+    drawn = torch.randn(1, SAMPLES, generator=torch.Generator().manual_seed(0))
+    rates = []
+    for sigma in sigmas:
+        neuron = BiSpike(T=1, k=2.0, elastic=elastic)
+        rates.append(float((neuron.train()(drawn * float(sigma)) != 0).double().mean()))
+    return rates
+
+
+def variance(
+    figure: PaperFigure, runs: dict[Series, Found], results: Results
+) -> tuple[Figure | None, dict[str, Any], str]:
+    """Densities with the thresholds that fire, and rates over the variance: lines closed form, points our neurons."""
+    half = 0.5  # of a spike of height 1, where rounding fires
+    made, (left, right) = new_figure(1, 2, 2.7)
+    x = np.linspace(-2, 2, 801)
+    for place, sigma in enumerate(SIGMAS):
+        density = np.exp(-(x**2) / (2 * sigma**2)) / (sigma * math.sqrt(2 * math.pi))
+        rate = gaussian_rate(np.array([sigma]), half)[0]
+        shown = look(place)
+        left.plot(
+            x,
+            density,
+            color=shown["color"],
+            linestyle=shown["linestyle"],
+            label=f"σ² = {sigma**2:.2g}: {rate:.0%} fire",
+        )
+        left.fill_between(x, density, where=np.abs(x) > half, color=shown["color"], alpha=0.15, linewidth=0)
+    for edge in (-half, half):
+        left.axvline(edge, ymax=0.72, color=GREY, linewidth=0.8)
+    left.set_xlabel("membrane potential")
+    left.set_ylabel("density")
+    left.legend(loc="upper left")
+    left.set_xlim(-2, 2)
+    left.set_ylim(0, 1.9)
+    fine = np.linspace(0.05, 1.5, 200)
+    points = np.sqrt(np.array([0.1, 0.4, 0.7, 1.0, 1.4, 1.8, 2.2]))
+    fixed, elastic = neuron_rates(points, False), neuron_rates(points, True)
+    right.plot(fine**2, gaussian_rate(fine, half), color=LOOKS[0]["color"], label="fixed, normal input")
+    right.plot(fine**2, laplace_rate(fine, half), color=LOOKS[1]["color"], linestyle="--", label="fixed, Laplace input")
+    constant = gaussian_rate(np.array([1.0]), math.sqrt(2 / math.pi))[0]  # alpha/2 at k=2 (lemma 1)
+    right.axhline(constant, color=LOOKS[2]["color"], linestyle="-.", label="elastic, k = 2")
+    right.plot(points**2, fixed, "o", color=LOOKS[0]["color"])
+    right.plot(points**2, elastic, "^", color=LOOKS[2]["color"])
+    right.set_xlabel("variance of the input")
+    right.set_ylabel("firing rate")
+    percent(right, 1.0)
+    right.legend(loc="lower right", ncols=1)
+    letters([left, right], ["thresholds ±½ of spikes ±1", "firing rate over variance"])
+    data = {"variance": (points**2).tolist(), "fixed": fixed, "elastic": elastic, "elastic_closed_form": constant}
+    return made, data, f"Points: our neurons on {SAMPLES:,} normal samples; lines: closed form. No run is needed."

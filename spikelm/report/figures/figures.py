@@ -1,0 +1,166 @@
+"""Figures of the paper: one YAML each in conf/figure, drawn from the runs of a selection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from spikelm.config.schema import config_dir
+from spikelm.errors import ConfigError
+from spikelm.report.figures.style import styled
+from spikelm.report.query.selection import Found, Results, Wanted
+from spikelm.store.records import plain, write_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: all figures, those of the paper in its order
+FIGURES = sorted(path.stem for path in (config_dir() / "figure").glob("*.yaml"))
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line or panel of a figure: a system's run."""
+
+    name: str
+    system: str
+    task: str = "pretrain"
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """A figure: what it shows, the runs it is drawn from and the function that draws it."""
+
+    id: str
+    title: str
+    section: str
+    draw: str  # module:function below spikelm.report
+    caption: str = ""
+    series: tuple[Series, ...] = ()
+    widths: dict[str, list[int]] = field(default_factory=dict)  # scale -> hidden sizes of a series over width
+    table: int | None = None  # the table whose runs it is drawn from
+
+    @property
+    def label(self) -> str:
+        return f"figure {self.id.removeprefix('fig')}"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure: None where nothing of it can be drawn yet; the runs it was made of and those that are missing."""
+
+    id: str
+    title: str
+    caption: str  # with scale and source
+    figure: Figure | None
+    runs: tuple[str, ...] = ()  # ids
+    missing: tuple[str, ...] = ()  # commands of the runs that are not finished
+    data: dict[str, Any] = field(default_factory=dict)  # what is drawn, as numbers
+    name: str = ""  # of its files
+
+
+#: what draws: from the figure, its runs by series and the selection's results to a figure, its data and a remark
+Draw = Callable[[PaperFigure, dict[Series, Found], Results], tuple["Figure | None", dict[str, Any], str]]
+
+
+def load_figure(id: str) -> PaperFigure:
+    """A figure by its name: fig4 (or 4), energy."""
+    name = f"fig{id}" if id.isdigit() else id
+    if name not in FIGURES:
+        raise ConfigError(f"there is no figure {id}", f"figures: {', '.join(FIGURES)}")
+    raw = yaml.safe_load((config_dir() / "figure" / f"{name}.yaml").read_text())
+    series = tuple(Series(**{**one, "extra": tuple(one.get("extra", ()))}) for one in raw.pop("series", []))
+    return PaperFigure(id=name, series=series, **raw)
+
+
+def series_of(figure: PaperFigure, results: Results) -> list[Series]:
+    """Its series at the selection's scale: of a figure over width one for each size."""
+    if not figure.widths:
+        return list(figure.series)
+    sizes = figure.widths.get(results.selection.scale, [])
+    return [
+        Series(f"{one.name}, width {size}", one.system, one.task, (*one.extra, *_sizes(size)))
+        for one in figure.series
+        for size in sizes
+    ]
+
+
+def _sizes(hidden: int) -> tuple[str, ...]:
+    """BERT's proportions: an FFN of four times the width, heads of 64 where it is wide enough, else eight."""
+    heads = hidden // 64 if hidden % 64 == 0 and hidden >= 128 else 8
+    return f"backbone.hidden={hidden}", f"backbone.intermediate={4 * hidden}", f"backbone.heads={heads}"
+
+
+def figure_runs(figure: PaperFigure, results: Results) -> list[Wanted]:
+    """The runs that a figure is drawn from, as far as this scale has them."""
+    if figure.table is not None:
+        from spikelm.report.tables.build import table_runs
+        from spikelm.report.tables.paper_table import load_table
+
+        return table_runs(load_table(figure.table), results)
+    return [found.wanted for found in _found(figure, results)[0].values()]
+
+
+def _found(figure: PaperFigure, results: Results) -> tuple[dict[Series, Found], str]:
+    """The runs of its series, and why some cannot be at this scale."""
+    found: dict[Series, Found] = {}
+    why = ""
+    for one in series_of(figure, results):
+        try:
+            found[one] = results.find(one.system, one.task, extra=one.extra)
+        except ConfigError as error:  # pretraining where the weights are given
+            why = f"{one.name} cannot be run at scale {results.selection.scale}: {error.what}."
+    if figure.widths and not found and not why:
+        why = f"It has no widths for scale {results.selection.scale}."
+    return found, why
+
+
+def draw_figure(id: str, results: Results) -> Drawn:
+    """Draw what the finished runs allow; runs that are missing are named with their commands."""
+    figure = load_figure(id)
+    module, _, name = figure.draw.partition(":")
+    draw: Draw = getattr(import_module(f"spikelm.report.figures.{module}"), name)
+    found, why = _found(figure, results)
+    there = {one: run for one, run in found.items() if run.result is not None}
+    with styled():
+        made, data, remark = draw(figure, there, results)
+    wanted = figure_runs(figure, results)
+    runs = [results.find(*one) for one in wanted]
+    words = [figure.caption, remark, why, f"Ours at {results.selection.where}."]
+    return Drawn(
+        id=figure.id,
+        title=f"{figure.label[0].upper()}{figure.label[1:]}: {figure.title} ({figure.section})",
+        caption=" ".join(filter(None, words)),
+        figure=made,
+        runs=tuple(dict.fromkeys(run.run.id for run in runs if run.result)) if made is not None else (),
+        missing=tuple(run.wanted.command(results.selection) for run in runs if run.result is None),
+        data=data,
+        name=f"{figure.id}-{results.selection.suffix}",
+    )
+
+
+def write_figure(drawn: Drawn, root: Path) -> list[Path]:
+    """PNG, PDF and SVG under runs/figures/, and JSON with the numbers, the runs and what is missing."""
+    import matplotlib.pyplot as plt
+
+    if drawn.figure is None:
+        return []
+    folder = root / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{drawn.name}.{ending}" for ending in ("png", "pdf", "svg")]
+    with styled():
+        drawn.figure.savefig(paths[0], dpi=200)
+        drawn.figure.savefig(paths[1], metadata={"CreationDate": None})
+        drawn.figure.savefig(paths[2], metadata={"Date": None})
+    plt.close(drawn.figure)
+    known = {key: getattr(drawn, key) for key in ("id", "title", "caption", "runs", "missing", "data")}
+    paths.append(folder / f"{drawn.name}.json")
+    write_atomic(paths[-1], json.dumps(plain(known), indent=1, ensure_ascii=False) + "\n")
+    return paths

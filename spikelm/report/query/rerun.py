@@ -1,0 +1,144 @@
+"""The command that makes a run again, from its saved config: group choices first, then every value that differs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from spikelm.config.compose import load_config
+from spikelm.config.plugins import config_files
+from spikelm.config.schema import config_dir
+from spikelm.errors import SpikeLMError
+from spikelm.runs.identity import READING, SAID
+from spikelm.runs.labels import system_file, systems
+from spikelm.store.records import digest
+
+GROUPS = ("neuron", "weights", "backbone", "distill")  # named by their `name`, said only where a default is not it
+#: what cannot change a result, and what is only said about it
+IGNORED = ("tracker.", "force", "dry_run", "runs_dir", "source.mirror")
+KEPT = "trainer.precision"
+PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
+SECONDS = 10.0  # of CPU; composing a config takes some 0.2: what does not fit in comes with the next build
+
+
+class Commands:
+    """Commands of many runs: configs that differ in values alone share one composition, kept in `bases`."""
+
+    def __init__(self, bases: dict[str, dict[str, Any]], seconds: float = SECONDS) -> None:
+        self.bases = bases
+        self._until = time.thread_time() + seconds
+
+    @property
+    def late(self) -> bool:
+        """Whether the time for new compositions is over."""
+        return time.thread_time() > self._until
+
+    @staticmethod
+    def version() -> str:
+        """Of what `bases` are composed from: those of another version are of no use."""
+        files = [*config_files(), Path(__file__)]
+        return digest([[path.name, path.read_text(encoding="utf-8")] for path in sorted(files)])
+
+    def command(self, saved: Mapping[str, Any]) -> str | None:
+        """The exact command, or None when there is no more time for it in this build."""
+        try:
+            words = self._words(saved)
+        except (SpikeLMError, AttributeError, KeyError, TypeError, ValueError):
+            return ""  # a config of another version, or of a neuron that is not installed here
+        return None if words is None else " ".join(["spikelm-run", *map(shlex.quote, words)])
+
+    def _words(self, saved: Mapping[str, Any]) -> list[str] | None:
+        wanted, chosen = flat(saved), _choices(saved)
+        base = self._base(chosen)
+        if base is None:
+            return None
+        others = [f"{group}={wanted[f'{group}.name']}" for group in GROUPS if _differs(base, wanted, f"{group}.name")]
+        if others:
+            chosen = [*chosen, *others]
+            if (base := self._base(chosen)) is None:
+                return None
+        changed = [_word(key, value, key in base) for key, value in wanted.items() if _differs(base, wanted, key)]
+        if base.get("teacher.seed") == base.get("seed") and wanted.get("teacher.seed") == wanted.get("seed"):
+            changed = [word for word in changed if not word.startswith("teacher.seed=")]  # it follows the seed
+        return [*chosen, *changed]
+
+    def _base(self, chosen: Sequence[str]) -> dict[str, Any] | None:
+        key = " ".join(chosen)
+        if key not in self.bases:
+            if self.late:
+                return None
+            # Files that are elsewhere today must not keep a command from being told: any folder stands in for them.
+            stand_in = [f"source.root={config_dir()}"] if "source=local" in chosen else []
+            self.bases[key] = flat(asdict(load_config([*chosen, *stand_in])))
+        return self.bases[key]
+
+
+def rerun_command(saved: Mapping[str, Any]) -> str:
+    """The exact command of one run; empty where the config cannot be composed here."""
+    return Commands({}, seconds=float("inf")).command(saved) or ""
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted keys and values of what can be overridden and decides something."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        key = f"{prefix}{name}"
+        if key.startswith(IGNORED) or (key.startswith("trainer.") and key != KEPT):
+            continue
+        if prefix in ("neuron.", "weights.") and name in SAID and name != "name":
+            continue
+        if prefix == "task." and name in READING:
+            continue
+        if isinstance(value, Mapping) and (value or prefix == ""):
+            found |= flat(value, f"{key}.")
+        else:
+            found[key] = value
+    return found
+
+
+def _differs(base: Mapping[str, Any], wanted: Mapping[str, Any], key: str) -> bool:
+    value = wanted.get(key)
+    if key not in wanted or key == "system":
+        return False
+    if key not in base:
+        return value not in (None, "", [], {})
+    return bool(base[key] != value)
+
+
+def _choices(saved: Mapping[str, Any]) -> list[str]:
+    """System or neuron, task, scale, source, T and k, as a person would write them."""
+    neuron, source = saved["neuron"], saved["source"]
+    system = system_file(saved)
+    found = [f"task={saved['task']['name']}", *([f"system={system}"] if system else [f"neuron={neuron['name']}"])]
+    found += [f"scale={saved['scale']}", f"source={source['name']}"]
+    found += [f"recipe={saved['recipe']}"] if saved.get("recipe") else []
+    own = systems()[system] if system else {}
+    for key in ("T", "k"):
+        if key in saved and saved[key] != own.get(key) and (not system or key in neuron):
+            found += [_word(key, saved[key], True)] if key in neuron else []
+    return found
+
+
+def _word(key: str, value: Any, known: bool) -> str:
+    return f"{'' if known else '++'}{key}={_value(value)}"
+
+
+def _value(value: Any) -> str:
+    """A value in the grammar of Hydra's overrides."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(map(_value, value))}]"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{_value(item)}" for name, item in value.items()) + "}"
+    words = str(value)
+    if PLAIN.fullmatch(words) and words.lower() not in ("null", "true", "false", "inf", "nan"):
+        return words
+    return "'" + words.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,80 @@
+"""The runs of a store as a list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from spikelm.errors import ConfigError
+from spikelm.store.store import Run, Store
+
+
+def list_runs(root: Path) -> int:
+    """Every run: state, headline score, firing rate, energy, seconds. Returns how many there are."""
+    console = Console()
+    runs = list(Store(root).runs())
+    if not runs:
+        console.print(f"no runs in {root} yet; the first one: spikelm-run", soft_wrap=True)
+        return 0
+    table = Table(
+        title=f"{len(runs)} runs in {root}", title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False
+    )
+    for column in ("run", "task", "system", "data", "score or state"):
+        table.add_column(column, overflow="fold", no_wrap=column in ("run", "task"))
+    for column in ("firing", "mJ fp32", "s"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for run in runs:
+        table.add_row(*_cells(run))
+    console.print(table)
+    return len(runs)
+
+
+def local_root(root: Path, scale: str) -> str:
+    """The folder that the runs of a scale on local files were made from, when they agree on one."""
+    configs = [result["config"] for result in Store(root).results() if result["scale"] == scale]
+    found = sorted({config["source"]["root"] for config in configs if config["source"]["name"] == "local"})
+    if len(found) == 1:
+        return str(found[0])
+    what = f"runs from {len(found)} folders" if found else "no runs from local files"
+    raise ConfigError(f"{what} at scale {scale}: which files?", f"source.root={found[0] if found else 'DIR'}")
+
+
+def _cells(run: Run) -> list[str]:
+    result = run.result()
+    config = result["config"] if result else _saved_config(run)
+    first = [run.id[:8], run.directory.parent.name.replace("-", "/", 1), *_what(config)]
+    if result is None:
+        return [*first, run.state, "", "", ""]
+    metric, value = next(iter(result["metrics"].items()))
+    rate = result["firing_rate"]["mean"]
+    return [
+        *first,
+        f"{metric} {value:.2f}",
+        "" if rate is None else f"{rate:.1%}",
+        "" if result["energy_mj"]["fp32"] is None else f"{result['energy_mj']['fp32']:.4f}",
+        f"{result['seconds']:.0f}",
+    ]
+
+
+def _saved_config(run: Run) -> dict[str, Any]:
+    try:
+        return yaml.safe_load((run.directory / "config.yaml").read_text()) or {}
+    except (OSError, yaml.YAMLError):
+        return {}
+
+
+def _what(config: dict[str, Any]) -> list[str]:
+    """Neuron with its T, k and the seed; scale and source."""
+    if not config:
+        return ["?", "?"]
+    neuron = config["neuron"]
+    settings = [f"{key}={neuron[key]:g}" for key in ("T", "k") if key in neuron]
+    return [
+        " ".join([neuron["name"], *settings, f"s{config['seed']}"]),
+        f"{config['scale']} {config['source']['name']}",
+    ]

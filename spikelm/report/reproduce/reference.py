@@ -1,0 +1,151 @@
+"""spikelm-report reference: finished runs as a store of result files, with the tables, figures and claims made of them.
+
+The folder can be committed: it has no weights, checkpoints or curves, and no place of the machine it was made on. It is
+read like any other store (--runs-dir), and what is copied from it into another one is not run again.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+from spikelm.errors import ConfigError
+from spikelm.report.claims.claims import Verdict, check_claims
+from spikelm.report.claims.verdicts import numbers_text, write_claims
+from spikelm.report.figures.figures import FIGURES, Drawn, draw_figure, figure_runs, load_figure, write_figure
+from spikelm.report.query.selection import SEEDS, Results, Selection
+from spikelm.report.tables.build import build_table, table_runs
+from spikelm.report.tables.cells import TableData
+from spikelm.report.tables.formats import markdown_table
+from spikelm.report.tables.paper_table import TABLES, load_table
+from spikelm.report.tables.render import write_table
+from spikelm.store.records import digest, write_atomic, write_json
+from spikelm.store.store import Run, Store
+
+TITLE = "# Reference results"
+
+
+def renew(selection: Selection, target: Path) -> Path:
+    """Make `target` anew from the finished runs of a selection; its index says what is missing."""
+    runs = _finished(selection)
+    _empty(target)
+    told = [_keep(run, result, target) for run, result in runs.items()]
+    for probe in (selection.root / "figures" / "data").glob("*.json"):
+        folder = target / "figures" / "data"
+        if any(probe.stem.endswith(run.id) for run in runs):
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(probe, folder / probe.name)
+    here = Selection(selection.scale, selection.source, selection.seeds, target, selection.overrides)
+    results = Results(here)
+    tables = [build_table(load_table(id), results) for id in TABLES]
+    for table in tables:
+        write_table(table, target)
+    figures = [draw_figure(id, results) for id in FIGURES]
+    for figure in figures:
+        write_figure(figure, target)
+    verdicts = check_claims(results)
+    write_claims(verdicts, here)
+    shutil.rmtree(target / ".cache", ignore_errors=True)  # of composing, with places of this machine
+    path = target / "README.md"
+    write_atomic(path, _index(here, told, tables, figures, verdicts))
+    return path
+
+
+def _empty(target: Path) -> None:
+    """Take away what an earlier one left; a folder of something else stays."""
+    if target.exists() and any(target.iterdir()):
+        index = target / "README.md"
+        if not (index.is_file() and index.read_text().startswith(TITLE)):
+            raise ConfigError(f"{target} holds something else than reference results", "--to DIR, an empty folder")
+        shutil.rmtree(target)
+    target.mkdir(parents=True, exist_ok=True)
+
+
+def _finished(selection: Selection) -> dict[Run, dict[str, Any]]:
+    """The finished runs of all tables, figures and claims, and those they were made from."""
+    results, store = Results(selection), Store(selection.root)
+    wanted = [one for id in TABLES for one in table_runs(load_table(id), results)]
+    wanted += [one for id in FIGURES for one in figure_runs(load_figure(id), results)]
+    todo = [found.run.id for one in dict.fromkeys(wanted) if (found := results.find(*one)).result]
+    todo += [id for one in check_claims(results) for id in one.runs]
+    for id in FIGURES:  # what is seen in the weights is kept as numbers while there are weights
+        plt.close(draw_figure(id, results).figure)
+    known: dict[str, tuple[Run, dict[str, Any]]] = {}
+    while todo:
+        run = store.find(id := todo.pop())
+        if id in known or run is None or (result := run.result()) is None:
+            continue
+        known[id] = run, result
+        todo += [str(result[role]) for role in ("pretrained", "teacher") if result.get(role)]
+    return dict(sorted(known.values(), key=lambda pair: pair[0].directory))
+
+
+def _keep(run: Run, result: dict[str, Any], target: Path) -> dict[str, Any]:
+    """Write a result under `target`, with a checksum of its own, because it leaves out where the store was."""
+    kept = {key: value for key, value in copy.deepcopy(result).items() if key != "checksum"}
+    kept["config"]["runs_dir"] = "runs"
+    folder = target / run.directory.parent.name / run.directory.name
+    folder.mkdir(parents=True)
+    write_json(folder / "result.json", {**kept, "checksum": digest(kept)})
+    return kept
+
+
+def _index(
+    selection: Selection,
+    told: Sequence[dict[str, Any]],
+    tables: Sequence[TableData],
+    figures: Sequence[Drawn],
+    verdicts: Sequence[Verdict],
+) -> str:
+    """The folder's README.md: what was made, by which command and when, what is missing, and the claims."""
+    words = ["make", "reproduce-all", f"SCALE={selection.scale}"]
+    words += [f"SOURCE={selection.source}"] if selection.source else []
+    words += [f"SEEDS={','.join(map(str, selection.seeds))}"] if selection.seeds != SEEDS else []
+    words += [f'OVERRIDES="{" ".join(selection.overrides)}"'] if selection.overrides else []
+    days = sorted({str(result["finished_at"])[:10] for result in told})
+    hours = sum(float(result["seconds"]) for result in told) / 3600
+    missing = len(
+        {command for table in tables for command in table.missing} | {c for one in figures for c in one.missing}
+    )
+    lines = [
+        f"{TITLE} at {selection.where}",
+        "",
+        f"What `{' '.join(words)}` has made{' so far' if missing else ''}, kept by `spikelm-report reference` on"
+        f" {time.strftime('%Y-%m-%d')}:"
+        f" {len(told)} finished runs ({_span(days)}; {hours:.1f} hours of runs, one after the other, {_threads(told)}),"
+        f" {missing or 'none'} missing. Scores at this scale and source say nothing about the paper's data.",
+        "",
+        "Every folder but `tables` and `figures` has `result.json` files, without weights. The folder is a store:"
+        " `spikelm-report table 3 --runs-dir runs/reference` reads it, and what is copied into another store"
+        " (`cp -rn runs/reference/. runs/`) is not run again unless its weights are needed.",
+        "",
+        *(f"- [{table.name}](tables/{table.name}.md): {table.title}{_lacks(table.missing)}" for table in tables),
+        "",
+    ]
+    for figure in figures:
+        lines += [f"**{figure.title}.** {figure.caption}{_lacks(figure.missing)}", ""]
+        lines += [f"![{figure.id}](figures/{figure.name}.png)", ""] if figure.figure is not None else []
+    counts = [f"{sum(one.status == status for one in verdicts)} {status}" for status in ("held", "failed", "not run")]
+    rows = [[one.section, one.statement, one.status, numbers_text(one) or one.reason or ""] for one in verdicts]
+    lines += [f"## Claims of the paper: {', '.join(counts)}", ""]
+    lines += markdown_table(["section", "claim", "verdict", "ours (the paper's)"], rows)
+    return "\n".join([*lines, ""])
+
+
+def _span(days: Sequence[str]) -> str:
+    return " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "no day"
+
+
+def _threads(told: Iterable[dict[str, Any]]) -> str:
+    counts = sorted({int(result["threads"]) for result in told if result.get("threads")})
+    return f"{' or '.join(map(str, counts)) or '?'} thread{'s' if counts != [1] else ''} each"
+
+
+def _lacks(missing: Sequence[str]) -> str:
+    return f" ({len(missing)} run{'s' if len(missing) > 1 else ''} missing)" if missing else ""

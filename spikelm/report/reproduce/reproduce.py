@@ -1,0 +1,96 @@
+"""Running what tables and figures still need: a plan first, then one Hydra sweep, watched through the store."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from spikelm.machine.signals import Stopped
+from spikelm.report.query.selection import Results, Wanted
+from spikelm.report.reproduce.launcher import jobs_at_once
+from spikelm.report.reproduce.needs import Timings, needs_of, show_plan
+from spikelm.report.reproduce.progress import Overview, failures
+from spikelm.store.records import disk_errors, write_atomic
+from spikelm.store.store import Store
+from spikelm.sweeps.job_file import CHOSEN, FILE, write_jobs
+
+PATIENCE = 10.0  # seconds
+JOBS = "jobs.txt"
+Words = tuple[str, ...]
+
+
+def reproduce(
+    title: str, wanted: Sequence[Wanted], results: Results, launcher: Sequence[str], plan_only: bool = False
+) -> int:
+    """Run the missing ones of the wanted runs; finished ones are taken from the store. 0 when all are there.
+
+    `launcher` is Hydra's, as overrides: hydra/launcher=slurm and its settings.
+    """
+    console = Console()
+    root = results.selection.root
+    found = [results.find(*one) for one in dict.fromkeys(wanted)]
+    needs = needs_of(found, Timings(Store(root).results(), Store(root / "reference").results()))
+    at_once = jobs_at_once(launcher, found[0].config.backbone) if found else 1
+    show_plan(title, needs, console, at_once)
+    missing = [one for one in found if one.result is None]
+    if not missing or plan_only:
+        return 0
+    needed = {need.run.id for need in needs if need.needed}
+    jobs = job_lines([one.wanted for one in missing], {one.wanted for one in missing if one.run.id in needed})
+    folder = root / "sweeps" / time.strftime("%Y-%m-%d_%H-%M-%S")
+    options = [*results.selection.options, *launcher]
+    console.print(f"  by {' '.join(launcher)} (another one: --launcher)", soft_wrap=True, highlight=False)
+    return _run(jobs, options, folder, Overview(needs, console, at_once), console)
+
+
+def _run(
+    jobs: Sequence[Sequence[str]], options: Sequence[str], folder: Path, overview: Overview, console: Console
+) -> int:
+    """The jobs as one sweep in a process of its own; what it prints goes to a file beside its records."""
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / JOBS, write_jobs(jobs))
+    words = [CHOSEN, f"{FILE}{folder / JOBS}", *options, f"hydra.sweep.dir={folder}"]
+    log = folder / "output.txt"
+    console.print(f"  output of its runs: {log}", soft_wrap=True, highlight=False)
+    with open(log, "w", encoding="utf-8") as file:
+        command = [sys.executable, "-m", "spikelm.cli.main", "-m", *words]
+        with subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                code = overview.follow(process)
+            except (KeyboardInterrupt, Stopped):
+                _end(process)
+                raise
+    for record in failures(folder):
+        console.print(f"  failed: {record.get('error', 'no record')}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"  retry: {shlex.join(['spikelm-run', *record['overrides']])}", markup=False, soft_wrap=True)
+    if code and not failures(folder):
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
+        console.print(f"  the sweep ended with code {code}:\n{tail}", markup=False, highlight=False)
+    return code
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ctrl-C on a terminal reaches the sweep as well; a signal sent to us alone does not."""
+    try:
+        process.wait(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
+def job_lines(missing: Sequence[Wanted], needed: Collection[Wanted] = ()) -> list[Words]:
+    """The overrides of each missing run: those that others wait for, then task after task.
+
+    So jobs side by side pretrain systems of their own, and teachers are there.
+    """
+    tasks = list(dict.fromkeys(one.task for one in missing))
+    ordered = sorted(missing, key=lambda one: (one not in needed, tasks.index(one.task)))
+    return [(f"task={one.task}", f"system={one.system}", f"seed={one.seed}", *one.extra) for one in ordered]

@@ -1,0 +1,182 @@
+"""From a table's YAML and the runs of a selection to the table as data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from statistics import fmean
+from typing import Any
+
+from spikelm.config.schema import Config
+from spikelm.errors import ConfigError, DataError
+from spikelm.report.query.selection import Results, Wanted
+from spikelm.report.tables.cells import Cell, Line, TableData
+from spikelm.report.tables.measures import Value, has_pretraining, row_values
+from spikelm.report.tables.paper_table import AUDITED, GLUE, Column, Footnote, PaperTable, Row
+
+GIVEN = "The weights were given, not pretrained here: energy and firing are means over the fine-tuned runs."
+
+
+def build_table(table: PaperTable, results: Results) -> TableData:
+    """Every cell of a table at the selection's scale and source, over its seeds."""
+    selection = results.selection
+    table, impossible = at_scale(table, results)
+    footnotes: list[str] = []
+    lines = []
+    for row in table.rows:
+        values = [row_values(table, row, results, seed) for seed in selection.seeds]
+        cells = {}
+        for column in table.columns:
+            remarks = [note.text for note in table.footnotes if _meant(note, row, column)]
+            if column.name == "avg" and table.chosen is None and (wrong := misprinted_average(table, row)):
+                remarks.append(wrong)
+            places = [_place(footnotes, text) for text in dict.fromkeys(remarks)]
+            cells[column.name] = _cell(column, row, [found.get(column.name) for found in values], places)
+        lines.append(Line(row.name, row.system, cells))
+    given = any(config.backbone.path for config in _configs(table, results).values())
+    few = [] if table.chosen is None else ["+".join(task.rpartition("/")[2] for task in table.chosen)]
+    return TableData(
+        id=table.id,
+        title=table.title,
+        scale=selection.scale,
+        source=selection.source_name,
+        where=selection.where,
+        columns={column.name: column.heading for column in table.columns},
+        lines=lines,
+        footnotes=footnotes,
+        notes=[*([GIVEN] if given else []), *impossible, *table.notes],
+        computed_from=computed_from(table, results),
+        missing=[wanted.command(selection) for wanted in table_runs(table, results) if not _finished(results, wanted)],
+        name="-".join([f"table{table.id}", selection.suffix, *few]),
+    )
+
+
+def table_runs(table: PaperTable, results: Results) -> list[Wanted]:
+    """The runs that a table is made of, each once."""
+    table, _ = at_scale(table, results)
+    wanted = [
+        results.find(str(row.system), task, seed).wanted
+        for row in table.rows
+        if row.system
+        for task in table.row_tasks(row)
+        for seed in results.selection.seeds
+    ]
+    return list(dict.fromkeys(wanted))
+
+
+def at_scale(table: PaperTable, results: Results) -> tuple[PaperTable, list[str]]:
+    """The table as far as the selection's scale can run it, and what it cannot.
+
+    Where the weights are given nothing is pretrained: measures are then of the fine-tuned runs.
+    """
+    rows, notes = [], []
+    for row in table.rows:
+        error = _refused(row, table.row_tasks(row), results)
+        if error and not row.tasks and table.row_tasks(row) == ["pretrain"]:
+            tuned = [f"glue/{task}" for task in GLUE]
+            if there := tuple(task for task in tuned if not _refused(row, [task], results)):
+                row, error = replace(row, tasks=there), ""
+        if error:
+            notes.append(f"{row.name} cannot be run at scale {results.selection.scale}: {error}.")
+            row = replace(row, system=None)
+        rows.append(row)
+    return replace(table, rows=rows), list(dict.fromkeys(notes))
+
+
+def _refused(row: Row, tasks: Sequence[str], results: Results) -> str:
+    """Why a row cannot be run; empty if it can."""
+    try:
+        for task in tasks:
+            results.find(str(row.system), task)
+    except ConfigError as error:
+        return error.what
+    except DataError as error:  # a task without files; of a table's own columns it is the user's to say which (--tasks)
+        if len(tasks) > 1:
+            raise
+        return error.what
+    return ""
+
+
+def misprinted_average(table: PaperTable, row: Row) -> str:
+    """What is to be said where the mean of the printed entries is not the printed average; empty where it is."""
+    printed = row.paper.get("avg")
+    entries = [float(row.paper[c.name]) for c in table.columns if c.score and row.paper[c.name] is not None]
+    if printed is None or not entries or abs(fmean(entries) - float(printed)) <= 0.051:
+        return ""
+    return f"The paper prints {printed}; its {len(entries)} entries average {fmean(entries):.2f}."
+
+
+def computed_from(table: PaperTable, results: Results) -> str:
+    """Where the measures of a table come from."""
+    configs = _configs(table, results)
+    names = {column.measure for column in table.columns if not column.task}
+    if not configs:
+        return ""
+    if names & set(AUDITED):
+        return (
+            "Computed from the audits of finished runs (every matmul of a forward pass, seen on its way to the "
+            "backend) and from what the system was run on."
+        )
+    if names & {"energy_fp32", "energy_fp16", "firing"}:
+        measure = next(iter(configs.values())).measure
+        others = list(dict.fromkeys(c.system for c in configs.values() if not has_pretraining(c)))
+        which = f"; of {', '.join(others)}, which have none of their own, the fine-tuned runs" if others else ""
+        return (
+            f"Energy and firing rates are measured on {measure.samples} samples of {measure.length} tokens with the "
+            f"pretrained model of each system, each site with its own rate{which}."
+        )
+    return ""
+
+
+def _configs(table: PaperTable, results: Results) -> dict[str, Config]:
+    """A config of each system of a table, on the first task it is needed for."""
+    return {row.system: results.find(row.system, table.row_tasks(row)[0]).config for row in table.rows if row.system}
+
+
+def _meant(note: Footnote, row: Row, column: Column) -> bool:
+    return note.column == column.name and note.system in ("", row.system)
+
+
+def _place(footnotes: list[str], text: str) -> int:
+    if text not in footnotes:
+        footnotes.append(text)
+    return footnotes.index(text)
+
+
+def _cell(column: Column, row: Row, values: Sequence[Value | None], footnotes: Sequence[int]) -> Cell:
+    there = [value for value in values if value is not None]
+    lacking = len(values) - len(there) if there else 0
+    if len({value.runs for value in there}) == 1:  # all seeds share the pretrained run: one value, not many
+        there = there[:1]
+    paper = row.paper[column.name]
+    printed = _digits(column, paper)
+    return Cell(
+        column=column.name,
+        ours=tuple(value.value for value in there),
+        paper=paper,
+        digits=_own_digits(column, printed, there),
+        difference_digits=printed,
+        runs=tuple(dict.fromkeys(run for value in there for run in value.runs)),
+        footnotes=tuple(footnotes),
+        lacking=lacking,
+    )
+
+
+def _digits(column: Column, paper: Any) -> int:
+    """As many as the paper prints."""
+    if column.measure == "T" or isinstance(paper, int):
+        return 0
+    return -int(paper.as_tuple().exponent) if isinstance(paper, Decimal) else 1
+
+
+def _own_digits(column: Column, printed: int, ours: Sequence[Value]) -> int:
+    """Three significant ones for energies, which are far below the paper's in small models; else as printed."""
+    if "energy" not in column.measure or not ours or not ours[0].value:
+        return printed
+    return max(printed, 2 - math.floor(math.log10(abs(float(ours[0].value)))))
+
+
+def _finished(results: Results, wanted: Wanted) -> bool:
+    return results.find(*wanted).result is not None

@@ -1,0 +1,193 @@
+"""Tables of the paper: one YAML each in conf/table, whose rows are systems and whose columns are tasks or measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from statistics import fmean
+from typing import Any
+
+import yaml
+
+from spikelm.config.check_values import nearest
+from spikelm.config.schema import config_dir
+from spikelm.errors import ConfigError
+
+TABLES = sorted(int(path.stem.removeprefix("table")) for path in (config_dir() / "table").glob("table*.yaml"))
+GLUE = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
+#: the nine numbers of a GLUE row
+NINE = ("mnli_m", "mnli_mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
+#: columns that are measures of a system, not scores of a task, with their headings
+MEASURES = {
+    **{"T": "T", "energy_fp32": "mJ fp32", "energy_fp16": "mJ fp16", "firing": "firing %", "avg": "avg"},
+    **{"weight_bits": "weight bits", "act_bits": "act. bits", "levels": "spikes"},
+    **{"discrimination": "discrimination", "generation": "generation"},
+    **{"verdict": "spike-driven", "operations": "matrix mul."},
+}
+#: measures that any run of a system tells
+AUDITED = ("discrimination", "generation", "verdict", "operations")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: a metric of a task, a measure of a task's run, or a measure of the system."""
+
+    name: str
+    heading: str
+    task: str = ""
+    metric: str = ""  # empty: the task's first
+    measure: str = ""
+
+    @property
+    def score(self) -> bool:
+        """Whether it counts in an average."""
+        return bool(self.task) and not self.measure
+
+
+@dataclass(frozen=True)
+class Row:
+    """A printed row: its name, the system that makes it (if it can be run) and the paper's values by column."""
+
+    name: str
+    system: str | None
+    paper: dict[str, Any]
+    metrics: dict[str, str] = field(default_factory=dict)  # column -> metric, where it is not the column's
+    tasks: tuple[str, ...] = ()  # runs it needs, where its columns do not tell
+
+
+@dataclass(frozen=True)
+class Footnote:
+    """A remark on the cells of a column; `system` empty: of all rows."""
+
+    column: str
+    text: str
+    system: str = ""
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table: what it compares, what the paper printed, and what is to be said about it."""
+
+    id: int
+    title: str
+    columns: list[Column]
+    rows: list[Row]
+    metrics: dict[str, str] = field(default_factory=dict)  # GLUE task -> the metric that is printed
+    notes: list[str] = field(default_factory=list)
+    footnotes: list[Footnote] = field(default_factory=list)
+    averaged: tuple[Column, ...] = ()  # what `avg` is the mean of
+    chosen: tuple[str, ...] | None = None  # the tasks it is made for; None: all of its own
+
+    @property
+    def systems(self) -> list[str]:
+        return list(dict.fromkeys(row.system for row in self.rows if row.system))
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks of all its rows."""
+        return list(dict.fromkeys(task for row in self.rows for task in self.row_tasks(row)))
+
+    def row_tasks(self, row: Row) -> list[str]:
+        """The runs that a row needs: of a column that the paper has a number for; else the pretrained one."""
+        if row.system is None:
+            return []
+        if row.tasks:
+            return list(row.tasks)
+        printed = [column.task for column in self.columns if column.task and row.paper[column.name] is not None]
+        if row.paper.get("avg") is not None or (self.chosen and "avg" in row.paper):
+            skipped = {column.task for column in self.columns if column.task} - set(printed)
+            printed += [column.task for column in self.averaged if column.task not in skipped]
+        return list(dict.fromkeys(printed)) or ["pretrain"]
+
+    def only(self, tasks: Sequence[str]) -> PaperTable:
+        """The table for a few of its tasks: their columns, and means over them, the paper's included."""
+        there = self.tasks
+        full = {task.rpartition("/")[2]: task for task in there} | {task: task for task in there}
+        if unknown := [task for task in tasks if task not in full]:
+            valid = [task for task in full if "/" not in task]
+            raise ConfigError(
+                f"table {self.id} has no task {unknown[0]}{nearest(unknown[0].rpartition('/')[2], valid)}"
+            )
+        chosen = {full[task] for task in tasks}
+        columns = [column for column in self.columns if not column.task or column.task in chosen]
+        averaged = tuple(column for column in self.averaged if column.task in chosen)
+        rows = [replace(row, paper={c.name: row.paper[c.name] for c in columns}) for row in self.rows]
+        for row in rows:
+            if "avg" in row.paper:
+                row.paper["avg"] = entries_average(row, [column for column in columns if column.score])
+        names = ", ".join(sorted(task.rpartition("/")[2] for task in chosen))
+        note = f"Only {names}: an average, the paper's too, is over these alone, not over nine numbers."
+        return replace(
+            self,
+            columns=columns,
+            rows=[replace(row, tasks=tuple(t for t in row.tasks if t in chosen)) for row in rows],
+            averaged=averaged,
+            chosen=tuple(task for task in there if task in chosen),
+            notes=[note, *self.notes],
+        )
+
+
+def entries_average(row: Row, scores: Sequence[Column]) -> Decimal | None:
+    """The mean of a row's printed scores with one digit; None if there are none."""
+    printed = [row.paper[column.name] for column in scores]
+    numbers = [float(value) for value in printed if value is not None]
+    return Decimal(f"{fmean(numbers):.1f}") if numbers and len(numbers) == len(printed) else None
+
+
+def load_table(id: int | str) -> PaperTable:
+    """A table by its number in the paper."""
+    path = config_dir() / "table" / f"table{id}.yaml"
+    if not str(id).isdigit() or not path.is_file():
+        raise ConfigError(f"there is no table {id}", f"tables: {', '.join(map(str, TABLES))}")
+    raw = yaml.load(path.read_text(), _Printed)
+    metrics = raw.get("metrics", {})
+    columns = [_column(name, raw.get("define", {}), metrics) for name in raw["columns"]]
+    scores = tuple(column for column in columns if column.score)
+    nine = tuple(_column(name, {}, metrics) for name in NINE)
+    return PaperTable(
+        id=int(id),
+        title=raw["title"],
+        columns=columns,
+        rows=[
+            Row(
+                row["name"],
+                row.get("system"),
+                _paper(raw["columns"], row["paper"]),
+                row.get("metrics", {}),
+                tuple(row.get("tasks", ())),
+            )
+            for row in raw["rows"]
+        ],
+        metrics=metrics,
+        notes=raw.get("notes", []),
+        footnotes=[Footnote(**note) for note in raw.get("footnotes", [])],
+        averaged=scores or nine,
+    )
+
+
+class _Printed(yaml.SafeLoader):
+    """Numbers with a point as they are printed: 6.10 stays 6.10."""
+
+
+def _as_printed(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Decimal:
+    return Decimal(str(loader.construct_scalar(node)))
+
+
+_Printed.add_constructor("tag:yaml.org,2002:float", _as_printed)
+
+
+def _column(name: str, defined: dict[str, dict[str, str]], metrics: dict[str, str]) -> Column:
+    if name in defined:
+        return Column(name, **defined[name])
+    if name in MEASURES:
+        return Column(name, MEASURES[name], measure=name)
+    task = name.removesuffix("_mm").removesuffix("_m")
+    metric = {"mnli_m": "accuracy", "mnli_mm": "accuracy_mm"}.get(name, metrics.get(task, ""))
+    return Column(name, name.replace("_", "-"), f"glue/{task}", metric)
+
+
+def _paper(columns: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    if len(values) != len(columns):
+        raise ConfigError(f"a row of a table has {len(values)} values for {len(columns)} columns")
+    return dict(zip(columns, values, strict=True))

@@ -1,0 +1,80 @@
+"""BERTSUMABS on summaries (facts 2.17): label smoothing, and an encoder that learns more slowly than the decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from spikelm.catalog.checkpoint_files import weights_folder
+from spikelm.catalog.energy import Term, encoder_terms, energy_mj
+from spikelm.catalog.recurrent_energy import plain_generation
+from spikelm.catalog.seq2seq_energy import lm_head_terms, seq2seq_terms
+from spikelm.config.schema import Config
+from spikelm.data.batches.by_step import Batch
+from spikelm.data.tokens.bpe import PairTokenizer
+from spikelm.models.bart import SpecialTokens
+from spikelm.rivals.bertsum.bertsumabs import build_bertsum
+from spikelm.rivals.bertsum.marked_sentences import load_sentence_tokenizer
+from spikelm.training.generation import Generator
+from spikelm.training.seq2seq import IGNORED, INPUTS, Seq2SeqModule
+from spikelm.training.seq2seq_builder import pairs_stage
+from spikelm.training.stage import Stage
+
+
+class BertSumModule(Seq2SeqModule):
+    """Cross entropy with smoothed labels; evaluated by the plain one."""
+
+    smoothing: float = 0.0
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        output = self.model(**{name: batch[name] for name in INPUTS}, use_cache=False)
+        logits, labels = output.logits.float().flatten(0, 1), batch["labels"].flatten()
+        loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, label_smoothing=self.smoothing)
+        return loss * batch.get("label_share", 1.0)
+
+
+def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """A decoder over the BERT of the pretrained run, or of backbone.path."""
+    own = config.backbone.options
+    folder = needed["pretrained"] / "model" if "pretrained" in needed else weights_folder(config.backbone.path or "")
+
+    def module(total: int, generator: Generator, tokenizer: PairTokenizer) -> BertSumModule:
+        tokens = SpecialTokens(tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.decoder_start)
+        (cls,), _ = tokenizer.source_frame
+        model = build_bertsum(config, folder, tokenizer.vocab_size, cls, tokens)
+        made = BertSumModule(model, config.task, config.finetune, total, config.seed, generator)
+        made.smoothing = own["label_smoothing"]
+        return made
+
+    # no trigram is written twice
+    options = {"no_repeat_ngram_size": own["no_repeat_ngram"]}
+    return pairs_stage(config, console, load_sentence_tokenizer, module, measure_bertsum, options)
+
+
+def bertsum_terms(config: Config, source: int, target: int, beams: int = 1) -> list[Term]:
+    """The matmuls of the BERT and of the decoder, whose FFN is another."""
+    size = config.backbone
+    encoder = encoder_terms(size.layers, size.hidden, size.intermediate, source)
+    layers, wide = size.decoder_layers or size.layers, size.options["decoder_intermediate"]
+    both = seq2seq_terms(1, layers, size.hidden, wide, source, target, beams)
+    return encoder + [term for term in both if term.name.startswith("decoder")]
+
+
+def measure_bertsum(
+    model: nn.Module, samples: list[Batch], config: Config, generator: Generator, vocab: int
+) -> dict[str, Any]:
+    """Energy at the task's lengths and of what was generated, as for BART."""
+    task = config.task
+
+    def terms(source: int, target: int, beams: int = 1) -> list[Term]:
+        return bertsum_terms(config, source, target, beams)
+
+    head = energy_mj(lm_head_terms(config.backbone.hidden, vocab, task.target_length))
+    lengths = (task.source_length, task.target_length)
+    beams = int(generator.options["num_beams"])
+    return plain_generation(terms, lengths, generator.lengths, beams, head, ("encoder", "decoder"))

@@ -1,0 +1,137 @@
+"""GPT-2 on summaries without training (facts 2.19): "TL;DR:" behind the article, top-k sampling, first sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from spikelm.catalog.checkpoint_files import weights_folder
+from spikelm.catalog.energy import Term, energy_mj
+from spikelm.catalog.recurrent_energy import plain_generation, plain_measures
+from spikelm.catalog.seq2seq_energy import causal_terms, lm_head_terms
+from spikelm.config.schema import Config
+from spikelm.data.batches.by_step import Batch, step_seed
+from spikelm.data.tokens.bpe import PairTokenizer
+from spikelm.models.gpt2 import build_gpt2, load_gpt2
+from spikelm.rivals.bertsum.marked_sentences import sentences
+from spikelm.rivals.elmo.bilm import reversed_rows
+from spikelm.rivals.gpt2_zero_shot.prompts import end_of_text, load_prompt_tokenizer, load_text_tokenizer, marked
+from spikelm.training.causal import CausalModule
+from spikelm.training.generation import Generator
+from spikelm.training.modules import StageModule
+from spikelm.training.seq2seq import Seq2SeqModule
+from spikelm.training.seq2seq_builder import pairs_stage
+from spikelm.training.stage import Stage, unlabelled_stage
+
+HELD_OUT_WINDOWS = 64  # each many sentences long
+PARTS = ("transformer", "lm_head")
+
+
+def padded_left(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows that end together, as a model that goes on from their ends needs them."""
+    turned = reversed_rows(ids, mask).flip(1)
+    return turned, mask.flip(1)
+
+
+def first_sentences(text: str, count: int) -> str:
+    """The first `count` sentences, one a line, as ROUGE's summary level reads them."""
+    return "\n".join(sentences(text)[:count])
+
+
+@dataclass
+class PromptGenerator(Generator):
+    """Goes on from prompts; what is sampled depends on the seed and the rows alone."""
+
+    seed: int = 0
+    kept: int = 3  # sentences
+
+    @torch.no_grad()
+    def _decode(self, model: Any, batch: Batch, split: int) -> None:
+        ids, mask = padded_left(batch["input_ids"], batch["attention_mask"])
+        rows = batch["rows"].tolist()
+        torch.manual_seed(step_seed(self.seed, split, f"sampling {rows}"))
+        made = model.generate(input_ids=ids, attention_mask=mask, **self.options)[:, ids.shape[1] :]
+        end = self.options["pad_token_id"]
+        for row, source, tokens in zip(rows, batch["attention_mask"].sum(1).tolist(), made.tolist(), strict=True):
+            written = tokens[: tokens.index(end)] if end in tokens else tokens
+            self.texts[split][row] = first_sentences(self.decode(written), self.kept)
+            if split == 0:
+                self.lengths.append((source, max(1, len(written))))
+
+
+class ZeroShotModule(Seq2SeqModule):
+    """Nothing is trained: the one evaluation generates."""
+
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self.generator.generate(self.model, batch, dataloader_idx)
+
+    def on_validation_epoch_end(self) -> None:
+        found = self.generator.scores()
+        names = [f"{name}{suffix}" for suffix in self.task.splits.values() for name in self.task.metrics]
+        self.scores = {name: found[name] for name in names if name in found}
+
+
+def pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """A GPT-2 on the project's text, where no weights are given."""
+    tokenizer = load_text_tokenizer(config.source, config.backbone, Path(config.runs_dir) / ".cache")
+    end, size = end_of_text(tokenizer), config.backbone
+
+    def module(tokenizer: Tokenizer, total: int) -> StageModule:
+        model = build_gpt2(config, tokenizer.get_vocab_size(), tokenizer.get_vocab()[end])
+        return CausalModule(model, config.pretrain, total, config.seed)
+
+    prepare = partial(marked, end=end)
+    stage = unlabelled_stage(config, console, module, tokenizer, prepare, HELD_OUT_WINDOWS, across=True)
+    terms = causal_terms(size.layers, size.hidden, size.intermediate, config.measure.length)
+    stage.measure = lambda model, samples: plain_measures(terms, PARTS)
+    return stage
+
+
+def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """Summaries by prompt, of the GPT-2 of the pretrained run or of backbone.path."""
+    own = config.backbone.options
+    folder = needed["pretrained"] / "model" if "pretrained" in needed else weights_folder(config.backbone.path or "")
+
+    def module(total: int, generator: Generator, tokenizer: PairTokenizer) -> ZeroShotModule:
+        options = {
+            "do_sample": True,
+            "top_k": own["top_k"],
+            "max_new_tokens": own["new_tokens"],
+            "num_beams": 1,
+            "pad_token_id": tokenizer.eos,
+            "eos_token_id": tokenizer.eos,
+        }
+        prompts = PromptGenerator(
+            generator.kind,
+            generator.splits,
+            options,
+            generator.decode,
+            progress=generator.progress,
+            seed=config.seed,
+            kept=own["sentences"],
+        )
+        return ZeroShotModule(load_gpt2(folder), config.task, config.finetune, total, config.seed, prompts)
+
+    return pairs_stage(config, console, load_prompt_tokenizer, module, measure_gpt2)
+
+
+def measure_gpt2(
+    model: nn.Module, samples: list[Batch], config: Config, generator: Generator, vocab: int
+) -> dict[str, Any]:
+    """Energy of prompt and answer together, at the task's lengths and as generated."""
+    size, task = config.backbone, config.task
+
+    def terms(source: int, target: int, beams: int = 1) -> list[Term]:
+        return causal_terms(size.layers, size.hidden, size.intermediate, source + target)
+
+    new = size.options["new_tokens"]
+    head = energy_mj(lm_head_terms(size.hidden, vocab, new))
+    return plain_generation(terms, (task.source_length, new), generator.lengths, 1, head, PARTS)

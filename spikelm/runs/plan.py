@@ -1,0 +1,169 @@
+"""dry_run=true: what a run would do (size, work, memory, energy, prerequisites), computed without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from spikelm.runs.experiment import open_run
+from spikelm.runs.identity import label, prerequisites
+from spikelm.catalog.kinds import kind_of
+from spikelm.catalog.energy import ceiling_mj, energy_mj
+from spikelm.config.schema import Config, StageConfig
+from spikelm.measure.workload import generated_terms, head_terms, measured_terms, parameter_count, row_flops, row_tokens, training_memory_gb
+
+OPTIMIZERS = {None: "AdamW", "adamw": "AdamW", "adagrad": "Adagrad"}
+WIDTH = 136  # of the table of a sweep's plans
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The numbers of a dry run; None where only the data can tell."""
+
+    parameters: int | None
+    steps: int | None
+    tokens: int | None
+    flops: float | None
+    memory_gb: float | None
+    energy_ann_mj: float | None
+    energy_ceiling_mj: float | None
+    energy_generated_mj: float | None = None  # of the longest text with its beams, by the ANN
+    energy_head_mj: float | None = None  # of the LM head, which stays real-valued
+
+
+def planned_steps(config: Config) -> int | None:
+    """Optimiser steps, where the config or the published number of rows tells them."""
+    stage, rows = config.stage, config.task.official_rows.get("train")
+    if stage.steps is not None:
+        return stage.steps
+    if config.source.name != "hub" or not rows or not stage.epochs:
+        return None
+    return stage.epochs * -(-min(rows, config.source.train_rows or rows) // stage.batch)
+
+
+def make_plan(config: Config) -> Plan:
+    """Size and work of the config's own run."""
+    stage, pairs = config.stage, config.task.kind == "seq2seq"
+    if kind_of(config.backbone).parameters is None:  # its size and work are known when its model is built
+        steps = planned_steps(config)
+        return Plan(None, steps, steps * stage.batch * row_tokens(config) if steps else None, None, None, None, None)
+    labels = len(config.task.labels) if config.task.kind == "classification" else 1
+    parameters = parameter_count(replace(config.backbone, layers=config.depth), config.task.kind == "pretrain", labels)
+    steps, counted = planned_steps(config), measured_terms(config)
+    return Plan(
+        parameters=parameters,
+        steps=steps,
+        tokens=steps * stage.batch * row_tokens(config) if steps else None,
+        flops=row_flops(config) * stage.batch * steps if steps else None,
+        memory_gb=training_memory_gb(config, parameters),
+        energy_ann_mj=energy_mj(counted),
+        energy_ceiling_mj=ceiling_mj(measured_terms(config, spiking=True), config.time_steps) if config.fires else None,
+        energy_generated_mj=energy_mj(generated_terms(config)) if pairs else None,
+        energy_head_mj=energy_mj(head_terms(config)) if pairs else None,
+    )
+
+
+def show_plan(config: Config, console: Console) -> dict[str, Any]:
+    """Print the plan of a run and of the run it needs; nothing is started or written."""
+    run, plan = open_run(config), make_plan(config)
+    title = f"{config.task.name} · {config.system or label(config)} · dry run"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False, pad_edge=False)
+    table.add_column("what")
+    table.add_column("value", overflow="fold")
+    stage, devices = config.stage, config.trainer.devices
+    epochs = f"{stage.epochs} epochs of the data"
+    steps = (
+        f"{plan.steps:,}{f' ({epochs})' if stage.epochs else ''}" if plan.steps else epochs if stage.epochs else "none"
+    )
+    most = "at most " if stage.epochs else ""  # rows are seldom as long as they may be
+    pairs, task = config.task.kind == "seq2seq", config.task
+    longest = f"{task.source_length} to {task.target_length}" if pairs else f"{stage.max_length}"
+    work = "training FLOPs" if pairs else "training FLOPs (encoder)"
+    asked = ", teacher" if "teacher" in prerequisites(config) else ""
+    counted = f" (encoder, decoder, LM head{asked})" if pairs else ""
+    each = "" if devices == 1 else f" ({_per_device(stage.batch, devices)} on each of {devices} devices)"
+    rows = {
+        "run": f"{run.id} ({run.state})",
+        "backbone": config.backbone.name + (f", {plan.parameters:,} parameters" if plan.parameters else ""),
+        **({"starts from": config.backbone.path} if config.backbone.path else {}),
+        "neuron": f"{config.neuron['name']}, T={config.time_steps}",
+        **({"weights": str(config.weights["name"])} if config.quantized else {}),
+        "steps": f"{steps}, batch {stage.batch}{each}, up to {longest} tokens",
+        "optimiser": f"{OPTIMIZERS[stage.optimizer]}, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, "
+        f"decay {stage.weight_decay:g}{_released_schedule(stage)}",
+        "tokens": f"{most}{plan.tokens:,}" if plan.tokens else "by the data",
+        work: f"{most}{plan.flops:.2e}{counted}" if plan.flops else "by the data",
+    }
+    if plan.memory_gb is not None:
+        rows["training memory, about"] = f"{plan.memory_gb:.1f} GB{'' if devices == 1 else ' a device'}"
+    if plan.energy_ann_mj is not None:
+        rows["energy of one inference, ANN"] = f"{plan.energy_ann_mj:.4g} mJ fp32"
+    if plan.energy_ceiling_mj is not None:
+        rows["energy, every neuron firing"] = f"{plan.energy_ceiling_mj:.4g} mJ fp32, times the firing rate"
+    if pairs and plan.energy_generated_mj is not None:
+        beams, tokens = task.generate["beams"], task.generate["max_length"]
+        longest_text = f"{plan.energy_generated_mj:.4g} mJ fp32 for {tokens} tokens, {beams} beams"
+        rows["energy of a generated text, ANN"] = f"at most {longest_text}"
+        rows["energy of the LM head, apart"] = f"{plan.energy_head_mj:.4g} mJ fp32"
+    needed = []
+    for role, prerequisite in prerequisites(config).items():
+        before = open_run(prerequisite)
+        needed.append(f"{prerequisite.task.name} {before.id[:8]} ({before.state})")
+        rows[f"needs the {role} run"] = f"{prerequisite.task.name} {before.id} ({before.state})"
+    for what, value in rows.items():
+        table.add_row(what, value)
+    console.print(table)
+    about = {
+        "system": config.system or label(config),
+        "task": config.task.name,
+        "epochs": stage.epochs,
+        "time_steps": config.time_steps,
+    }
+    return {"run_id": run.id, "directory": str(run.directory), **about, "needs": needed, **vars(plan)}
+
+
+def show_plans(plans: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """A row a planned run, with a line for each run it needs: the end of a sweep of dry runs."""
+    table = Table(title=f"{len(plans)} planned runs", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("system", "T", "task"):
+        table.add_column(column, no_wrap=True)
+    for column in ("parameters", "steps", "tokens", "FLOPs", "GB", "mJ ANN", "ceiling"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("needs", no_wrap=True)
+    for plan in plans:
+        ceiling = plan["energy_ceiling_mj"]
+        table.add_row(
+            plan["system"],
+            str(plan["time_steps"]),
+            plan["task"].removeprefix("glue/"),
+            f"{plan['parameters'] / 1e6:.1f}M" if plan["parameters"] else "–",
+            f"{plan['steps']:,}" if plan["steps"] else f"{plan['epochs']} epochs",
+            f"{plan['tokens']:.2e}" if plan["tokens"] else "–",
+            f"{plan['flops']:.1e}" if plan["flops"] else "–",
+            f"{plan['memory_gb']:.1f}" if plan["memory_gb"] else "–",
+            f"{plan['energy_ann_mj']:.4g}" if plan["energy_ann_mj"] else "–",
+            "–" if ceiling is None else f"{ceiling:.4g}",
+            "\n".join(plan["needs"]) or "–",
+        )
+    # Whatever the width of the terminal: a folded row is not read.
+    wide = console if console.width >= WIDTH else Console(file=console.file, width=WIDTH)
+    wide.print(table)
+    meaning = "GB: training memory a device, about. ceiling: mJ of an inference in which every neuron fires."
+    console.print(f"  {meaning} needs: the runs it starts or learns from.", soft_wrap=True)
+
+
+def _per_device(batch: int, devices: int) -> str:
+    return f"{batch // devices}" if batch % devices == 0 else f"{batch // devices} or {batch // devices + 1}"
+
+
+def _released_schedule(stage: StageConfig) -> str:
+    """What a schedule that is not stepped once an update comes to."""
+    if not (stage.schedule_speed or stage.schedule_stretch) or not stage.steps:
+        return ""
+    end = round((stage.schedule_stretch or 1) * stage.steps / (stage.schedule_speed or 1))
+    return f"; the rate is 0 from update {end:,}" if end < stage.steps else f"; made for {end:,} updates"

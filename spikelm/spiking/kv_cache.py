@@ -1,0 +1,173 @@
+"""A KV cache of spikes: two bits a value instead of a float, for self and cross attention.
+
+Caching is exact. Key and value neurons have memory over time steps only, never over tokens (facts 2.21), so the spikes
+of a token at step t are the same whatever follows it. Rows are t*B + b, so everything that picks rows of the batch
+(beams, crops, repeats) picks them at every time step: transformers' own cache would pick among the first step's alone.
+Values that are not {-a_t, 0, a_t} are kept as floats from then on. A layer is unpacked when it is attended to; that
+copy lives for one attention.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
+
+from spikelm.errors import ConfigError
+from spikelm.spiking.spike_codes import amplitudes, pack, unpack
+
+
+class SpikeStore:
+    """Keys or values of one layer, (T*B, heads, n, d) in and out, packed as long as they are spikes."""
+
+    def __init__(self, T: int) -> None:
+        self.T = T
+        self.assign(None)
+
+    def assign(self, x: Tensor | None) -> None:
+        """Hold these tokens and no others."""
+        self.data: Tensor | None = None  # (T, B, heads, n, bytes), or (T, B, heads, n, d) of real values
+        self.amplitude: Tensor | None = None  # (T,); None: real values
+        self.width = 0
+        if x is not None:
+            self.append(x)
+
+    def append(self, x: Tensor) -> None:
+        """Add tokens."""
+        new = x.detach().unflatten(0, (self.T, -1))
+        if self.data is None:
+            self.amplitude, self.width = amplitudes(new), x.shape[-1]
+            self.data = new if self.amplitude is None else pack(new)
+            return
+        # Nearly always the same amplitudes again: one comparison says so.
+        if self.amplitude is not None and not torch.equal(new.sign() * _over(self.amplitude, new), new):
+            found = amplitudes(new, self.amplitude)
+            if found is None:
+                self.data = unpack(self.data, self.amplitude, self.width)
+            self.amplitude = found
+        self.data = torch.cat([self.data, new if self.amplitude is None else pack(new)], dim=-2)
+
+    def read(self) -> Tensor | None:
+        """All tokens as they came in."""
+        if self.data is None:
+            return None
+        values = self.data if self.amplitude is None else unpack(self.data, self.amplitude, self.width)
+        return values.flatten(0, 1)
+
+    @property
+    def length(self) -> int:
+        return 0 if self.data is None else self.data.shape[-2]
+
+    @property
+    def nbytes(self) -> int:
+        held = [tensor for tensor in (self.data, self.amplitude) if tensor is not None]
+        return sum(tensor.untyped_storage().nbytes() for tensor in held)
+
+
+def _over(amplitude: Tensor, x: Tensor) -> Tensor:
+    return amplitude.view(-1, *[1] * (x.dim() - 1))
+
+
+class SpikeLayer(DynamicLayer):
+    """The cache of one attention layer over T time steps; for inference: no gradient flows through it."""
+
+    def __init__(self, T: int) -> None:
+        self.stores = (SpikeStore(T), SpikeStore(T))
+        super().__init__()
+
+    @property
+    def keys(self) -> Tensor | None:  # type: ignore[override]
+        return self.stores[0].read()
+
+    @keys.setter
+    def keys(self, value: Tensor | None) -> None:
+        self.stores[0].assign(value)
+
+    @property
+    def values(self) -> Tensor | None:  # type: ignore[override]
+        return self.stores[1].read()
+
+    @values.setter
+    def values(self, value: Tensor | None) -> None:
+        self.stores[1].assign(value)
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        self.dtype, self.device, self.is_initialized = key_states.dtype, key_states.device, True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        first = not self.get_seq_length()
+        self.lazy_initialization(key_states, value_states)
+        for store, states in zip(self.stores, (key_states, value_states), strict=True):
+            store.append(states)
+        if first:
+            return key_states, value_states
+        return self.keys, self.values  # type: ignore[return-value]
+
+    def get_seq_length(self) -> int:
+        return self.stores[0].length
+
+    def _change(self, change: Any) -> None:
+        for store in self.stores:
+            if store.data is not None:
+                store.data = change(store.data)
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        self._change(lambda data: data.index_select(1, beam_idx.to(data.device)))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        self._change(lambda data: data[:, indices])
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self._change(lambda data: data.repeat_interleave(repeats, dim=1))
+
+    def crop(self, tokens_to_remove: int) -> None:
+        if tokens_to_remove > 0:
+            raise ValueError(f"crop({tokens_to_remove}): tokens to remove are given as a negative number")
+        if tokens_to_remove:
+            self._change(lambda data: data[..., :tokens_to_remove, :].clone())
+
+    def offload(self) -> None:
+        self._change(lambda data: data.to("cpu", non_blocking=True))
+
+    def prefetch(self) -> None:
+        if self.is_initialized:
+            self._change(lambda data: data.to(self.device, non_blocking=True))
+
+
+class SpikeCache(DynamicCache):
+    """One SpikeLayer per attention layer, made as they are used."""
+
+    def __init__(self, T: int) -> None:
+        Cache.__init__(self, layer_class_to_replicate=partial(SpikeLayer, T))  # type: ignore[arg-type]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that is stored, amplitudes included."""
+        return sum(store.nbytes for layer in self.layers for store in layer.stores)  # type: ignore[union-attr]
+
+
+def spike_cache(config: Any, T: int) -> Cache:
+    """An empty cache for a model with this config: a pair for an encoder-decoder."""
+    return EncoderDecoderCache(SpikeCache(T), SpikeCache(T)) if config.is_encoder_decoder else SpikeCache(T)
+
+
+def prepare_cache(config: Any, generation: Any, model_kwargs: dict[str, Any]) -> bool:
+    """Give generate() a spike cache; False where transformers' own choice stands."""
+    T = config.spikelm["T"]
+    given = model_kwargs.get("past_key_values")
+    kind = generation.cache_implementation
+    inner = given.self_attention_cache if isinstance(given, EncoderDecoderCache) else given
+    foreign = inner is not None and not isinstance(inner, SpikeCache)
+    if T > 1 and (foreign or kind not in (None, "dynamic")):
+        raise ConfigError(
+            f"generate() was given {type(given).__name__ if foreign else f'cache_implementation={kind!r}'}, "
+            f"which knows nothing of the model's {T} time steps",
+            "leave it out: a cache of spikes is made by itself",
+        )
+    if given is not None or kind not in (None, "dynamic") or generation.use_cache is False:
+        return False
+    model_kwargs["past_key_values"] = spike_cache(config, T)
+    return True

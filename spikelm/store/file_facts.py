@@ -1,0 +1,45 @@
+"""What was found out about files, kept until they change: paths cannot change a result, contents can."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from spikelm.store.checksums import broken_seal, file_hash, seal
+from spikelm.store.records import digest, disk_errors, write_atomic
+
+READING = 1  # raise when the same files no longer give the same rows or documents
+
+
+def place_of(cache: Path, files: Iterable[list[Path]], settings: dict[str, Any]) -> Path:
+    """Where a fact on these files is kept: another size, time of change or setting is another place."""
+    stats = [[str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns] for some in files for path in some]
+    return cache / "hashes" / digest([READING, stats, settings])
+
+
+def recall(place: Path | None) -> Any:
+    """What was kept there, or None."""
+    if place is None or not place.is_file() or broken_seal(place):
+        return None
+    text = place.read_text().strip()
+    return json.loads(text) if text.startswith("{") else text or None
+
+
+def remember(place: Path | None, found: Any) -> Any:
+    """Keep a hash (text) or several facts (a mapping), and give it back."""
+    if place is not None:
+        with disk_errors(place.parent):
+            place.parent.mkdir(parents=True, exist_ok=True)
+        text = (json.dumps(found) if isinstance(found, dict) else found) + "\n"
+        seal(place, hashlib.sha256(text.encode()).hexdigest())
+        write_atomic(place, text)
+    return found
+
+
+def cached_file_hash(path: Path, cache: Path) -> str:
+    """`file_hash`, from the cache when the file has not changed."""
+    place = place_of(cache, [[path]], {"file": True})
+    return recall(place) or remember(place, file_hash(path))

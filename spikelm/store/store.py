@@ -1,0 +1,260 @@
+"""The runs on disk: one directory a run, found by its id, locked while it runs, finished by result.json."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import logging
+import os
+import re
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import filelock
+import yaml
+
+from spikelm.errors import SpikeLMError
+from spikelm.machine.environment import environment
+from spikelm.store import records
+from spikelm.store.records import RESULT_FIELDS, SCHEMA, MetricsCsv, Result, run_id
+
+__all__ = ["RESULT_FIELDS", "MetricsCsv", "Result", "Run", "Store", "environment", "run_id", "safe_name"]
+
+_log = logging.getLogger(__name__)
+_ID = re.compile(r"[0-9a-f]{16}")
+_DIRECTORY = re.compile(r".+-([0-9a-f]{8}|[0-9a-f]{16})")
+
+
+def safe_name(name: str) -> str:
+    """`name` as one visible path component: glue/mnli becomes glue-mnli, odd characters go."""
+    cleaned = re.sub(r"[^A-Za-z0-9._=+-]+", "-", name)[:100].strip(".-")
+    return cleaned or "unnamed"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """The object in `path`, or None when it is absent or not one."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class Run:
+    """One run's directory. Nothing is created before `start`; hold `lock` while running."""
+
+    def __init__(self, root: Path, directory: Path, id: str) -> None:
+        self.root = root
+        self.directory = directory
+        self.id = id
+        self.checkpoints = directory / "checkpoints"
+        self.model = directory / "model"  # the final weights
+        self._metrics = MetricsCsv(directory / "metrics.csv")
+
+    @property
+    def finished(self) -> bool:
+        """Whether a valid result is there."""
+        return self.result() is not None
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """status.json, or an empty mapping: state (running, failed, finished), message, time."""
+        return _read_json(self.directory / "status.json") or {}
+
+    @property
+    def state(self) -> str:
+        """new, running, interrupted (running, but nobody holds the lock), failed or finished."""
+        if self.finished:
+            return "finished"
+        state = str(self.status.get("state", "new"))
+        if state in ("new", "failed"):
+            return state
+        return "running" if self._held() else "interrupted"
+
+    def result(self) -> dict[str, Any] | None:
+        """The finished result, or None; a corrupt one is moved aside, with a warning, and does not count."""
+        path = self.directory / "result.json"
+        result, problem = self.examine()
+        if problem is None:
+            return result
+        candidates = (path.with_name(f"result.json.corrupt-{n}") for n in itertools.count(1))
+        aside = next(candidate for candidate in candidates if not candidate.exists())
+        try:
+            os.replace(path, aside)
+            _log.warning("%s %s; moved to %s, the run counts as not finished", path, problem, aside.name)
+        except OSError:  # a read-only copy of the runs: still not a result
+            _log.warning("%s %s; the run counts as not finished", path, problem)
+        return None
+
+    def examine(self) -> tuple[dict[str, Any] | None, str | None]:
+        """The finished result, and what is wrong with result.json if something is; nothing is moved or written."""
+        if not (path := self.directory / "result.json").is_file():
+            return None, None
+        problem = self._problem(result := _read_json(path))
+        return (None, problem) if problem else (result, None)
+
+    def _problem(self, result: dict[str, Any] | None) -> str | None:
+        if result is None:
+            return "is not readable JSON"
+        body = {key: value for key, value in result.items() if key != "checksum"}
+        if records.digest(body) != result.get("checksum"):
+            return "does not match its checksum"
+        if result.get("run_id") != self.id:
+            return f"is of another run ({result.get('run_id')})"
+        return None if result.get("schema") == SCHEMA else f"has schema {result.get('schema')}, not {SCHEMA}"
+
+    @contextlib.contextmanager
+    def lock(self, wait: bool = True, message: Callable[[str], None] | None = None) -> Iterator[Run]:
+        """Hold this run against every other process; look at `finished` again inside."""
+        with records.disk_errors(self._lock_path.parent):
+            self._lock_path.parent.mkdir(parents=True, exist_ok=True)
+            lock = filelock.FileLock(self._lock_path)
+            try:
+                lock.acquire(timeout=0)
+            except filelock.Timeout:
+                said = f"run {self.id} is being run by {self._holder()}"
+                if not wait:
+                    raise SpikeLMError(said, f"wait for it; it writes to {self.directory}") from None
+                if message is not None:
+                    message(f"{said}; waiting for it")
+                lock.acquire(poll_interval=0.2)
+        try:
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+            records.write_json(self._lock_path.with_suffix(".json"), holder)
+            yield self
+        finally:
+            self._metrics.close()
+            lock.release()
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.root / ".locks" / f"{self.id}.lock"
+
+    def _holder(self) -> str:
+        holder = _read_json(self._lock_path.with_suffix(".json"))
+        return f"process {holder.get('pid')} on {holder.get('host')}" if holder else "another process"
+
+    def _held(self) -> bool:
+        if not self._lock_path.exists():
+            return False
+        try:
+            with filelock.FileLock(self._lock_path, timeout=0):
+                return False
+        except (filelock.Timeout, OSError):
+            return True
+
+    def start(self, config: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
+        """Make the directory and write what is about to run."""
+        with records.disk_errors(self.directory):
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self._write_status("running", "")
+        text = yaml.safe_dump(records.plain(config), sort_keys=False)
+        records.write_atomic(self.directory / "config.yaml", text)
+        records.write_json(self.directory / "environment.json", environment)
+
+    def finish(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Check `result` against the schema and write it, checksummed; returns what was written."""
+        body = records.plain({"run_id": self.id, "status": "finished", **result})
+        records.check_result(body)
+        if body["run_id"] != self.id:
+            raise ValueError(f"result is of run {body['run_id']}, not {self.id}")
+        body = {**body, "schema": SCHEMA, "finished_at": _now()}
+        body["checksum"] = records.digest({key: body[key] for key in body if key != "checksum"})
+        self._metrics.close()
+        records.write_json(self.directory / "result.json", body)
+        self._write_status("finished", "")
+        return body
+
+    def fail(self, error: BaseException | str) -> None:
+        """Record why the run stopped; its checkpoints stay."""
+        self._write_status("failed", error if isinstance(error, str) else f"{type(error).__name__}: {error}")
+
+    def append_metrics(self, step: int, values: Mapping[str, Any]) -> None:
+        """Add rows to metrics.csv."""
+        self._metrics.append(step, values)
+
+    def truncate_metrics(self, step: int, keep: str | None = None) -> None:
+        """Drop the rows at or after `step`, before resuming there; at `step` itself those named `keep`... stay."""
+        self._metrics.truncate(step, keep)
+
+    def metrics(self) -> list[tuple[int, str, float]]:
+        """The rows of metrics.csv: step, name, value."""
+        return self._metrics.rows()
+
+    def reset(self) -> None:
+        """Forget what this run made (result, metrics, checkpoints, weights), for force=true."""
+        self._metrics.close()
+        with records.disk_errors(self.directory):
+            for path in (self.checkpoints, self.model):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:  # a link to another disk: the link is ours, what it points to is not
+                    path.unlink(missing_ok=True)
+            for path in [*self.directory.glob("result.json*"), self.directory / "metrics.csv"]:
+                path.unlink(missing_ok=True)
+
+    def _write_status(self, state: str, message: str) -> None:
+        status = {"run_id": self.id, "state": state, "message": message, "time": _now()}
+        records.write_json(self.directory / "status.json", status)
+
+
+class Store:
+    """All runs under one root: `<root>/<task>/<label>-<first 8 digits of the id>/`."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root).absolute()
+
+    def open(self, run_id: str, label: str, task: str) -> Run:
+        """The run with this id, whatever its label, or a new one that is not yet on disk."""
+        found = self.find(run_id)
+        if found is not None:
+            return found
+        name = safe_name(label)
+        directory = self.root / safe_name(task) / f"{name}-{run_id[:8]}"
+        if directory.exists():  # another run shares the 8 digits
+            directory = directory.with_name(f"{name}-{run_id}")
+        return Run(self.root, directory, run_id)
+
+    def find(self, run_id: str) -> Run | None:
+        """The run on disk with this id."""
+        if not _ID.fullmatch(run_id):
+            raise ValueError(f"not a run id (16 hex digits): {run_id!r}")
+        for suffix in (run_id[:8], run_id):
+            for directory in sorted(self.root.glob(f"*/*-{suffix}")):
+                if self._id(directory) in (run_id, None):
+                    return Run(self.root, directory, run_id)
+        return None
+
+    def runs(self) -> Iterator[Run]:
+        """Every run on disk, finished or not."""
+        for directory, id in self.directories():
+            if id is not None:
+                yield Run(self.root, directory, id)
+
+    def directories(self) -> Iterator[tuple[Path, str | None]]:
+        """Every directory that is named like a run's, and the full id that its records give, if they do."""
+        for directory in sorted(self.root.glob("*/*")):
+            if _DIRECTORY.fullmatch(directory.name) and directory.is_dir():
+                yield directory, self._id(directory)
+
+    def results(self) -> list[dict[str, Any]]:
+        """Every valid finished result."""
+        return [result for run in self.runs() if (result := run.result()) is not None]
+
+    @staticmethod
+    def _id(directory: Path) -> str | None:
+        """The full id a directory's own records give, None when they do not say."""
+        for name in ("status.json", "result.json"):
+            id = (_read_json(directory / name) or {}).get("run_id")
+            if isinstance(id, str) and _ID.fullmatch(id) and directory.name.endswith((id[:8], id)):
+                return id
+        return None

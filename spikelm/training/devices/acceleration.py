@@ -1,0 +1,56 @@
+"""What of a training changes its speed or memory: compiled neurons or blocks, and activation checkpointing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from spikelm.config.schema import TrainerConfig
+from spikelm.errors import ConfigError
+from spikelm.neurons.kernels.compiled import RECOMPILE, can_compile
+from spikelm.spiking import neurons
+from spikelm.spiking.sites import ARCHITECTURES
+
+
+@contextmanager
+def accelerated(model: Any, config: TrainerConfig) -> Iterator[None]:
+    """Train inside; what is measured afterwards sees the model as it was, every product of it in sight."""
+    spiking = list(neurons(model))
+    compiled = config.compile != "off" and can_compile()
+    found = blocks(model) if compiled and config.compile == "model" else []
+    if config.activation_checkpointing:
+        _checkpoint(model)
+    for neuron in spiking:
+        neuron.compiled = compiled
+    for block in found:
+        # the draws of dropout are torch's own, so that only rounding tells a compiled run from another
+        block.compile(dynamic=True, fullgraph=True, options={"fallback_random": True}, **RECOMPILE)
+    try:
+        yield
+    finally:
+        for neuron in spiking:
+            neuron.compiled = False
+        for block in found:
+            block._compiled_call_impl = None
+        if config.activation_checkpointing:
+            model.gradient_checkpointing_disable()
+
+
+def blocks(model: Any) -> list[nn.Module]:
+    """The equal blocks of a BERT, which are what is compiled of a model: one graph for all of them."""
+    if model.config.model_type != "bert":
+        raise ConfigError(f"trainer.compile=model is for a BERT, not for {model.config.model_type}", "compile=neurons")
+    base = model.base_model
+    return [block for stack in ARCHITECTURES["bert"] for block in base.get_submodule(stack.prefix)]
+
+
+def _checkpoint(model: Any) -> None:
+    """Keep what enters a block, and compute the block again in the backward: same draws, same digits."""
+    if not getattr(model, "supports_gradient_checkpointing", False):
+        raise ConfigError(
+            f"{type(model).__name__} has no activation checkpointing", "trainer.activation_checkpointing=false"
+        )
+    model.gradient_checkpointing_enable({"use_reentrant": False})

@@ -1,0 +1,140 @@
+"""What a student can take from a teacher: logits, hidden states, attention maps; one loss each, pads left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from spikelm.config.schema import DistillConfig
+
+
+def logits_loss(student: Tensor, teacher: Tensor, temperature: float, kind: str = "kl") -> Tensor:
+    """t^2 KL(teacher / t || student / t), mean over rows; one output (regression): the squared error.
+
+    soft: mean over rows and classes of -p_teacher log p_student (facts 2.4, 2.6).
+    """
+    if student.shape[-1] == 1:
+        return F.mse_loss(student, teacher)
+    if kind == "soft":
+        goal = F.softmax(teacher / temperature, dim=-1)
+        return -(goal * F.log_softmax(student / temperature, dim=-1)).mean()
+    goal = F.log_softmax(teacher / temperature, dim=-1)
+    found = F.log_softmax(student / temperature, dim=-1)
+    return temperature**2 * F.kl_div(found, goal, reduction="batchmean", log_target=True)
+
+
+def hidden_losses(
+    student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor, scaled: bool = True
+) -> list[Tensor]:
+    """For each layer mean (s - t)^2 / var(t) over the real tokens: the share of the teacher that is not explained.
+
+    Not `scaled` it is the plain squared error.
+    """
+    real = mask.bool()
+    losses = []
+    for ours, theirs in zip(student, teacher, strict=True):
+        goal = theirs[real].float()
+        error = F.mse_loss(ours[real].float(), goal)
+        losses.append(error / goal.var() if scaled else error)
+    return losses
+
+
+def representation_loss(losses: Sequence[Tensor], rows: int) -> Tensor:
+    """Stage 1 of SpikeBERT: (1/B) sum over the layers of the mean squared error (facts 2.10)."""
+    return torch.stack(list(losses)).sum() / rows
+
+
+def embedding_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """Mean squared error of two matrices of word embeddings."""
+    return F.mse_loss(student.float(), teacher.float())
+
+
+def attention_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
+    """For each layer the squared error of the maps (B, heads, n, n), summed over keys, mean over heads and queries."""
+    real = mask.bool()
+    losses = []
+    for ours, theirs in zip(student, teacher, strict=True):
+        error = (ours.float() - theirs.float()).square().sum(-1).mean(1)  # what pads attend to does not count
+        losses.append(error[real].mean())
+    return losses
+
+
+def score_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
+    """For each layer the squared error of the scores (B, heads, n, n) before the softmax, mean over all entries.
+
+    Scores of pads count as zero in both, as in TernaryBERT (facts 2.4). A student with fewer heads is compared with
+    its teacher by the mean over the heads.
+    """
+    kept, losses = pairs_of(mask), []
+    for ours, theirs in zip(student, teacher, strict=True):
+        if ours.shape[1] != theirs.shape[1]:
+            ours, theirs = (scores.mean(1, keepdim=True) for scores in (ours, theirs))
+        losses.append(F.mse_loss(ours * kept, theirs * kept))
+    return losses
+
+
+def direction_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """|| P_s / ||P_s|| - P_t / ||P_t|| ||, Frobenius norms over the whole batch (BiBERT's DMD, facts 2.6)."""
+    return (student / student.norm() - teacher / teacher.norm()).norm()
+
+
+def relation_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
+    """For each X of (B, heads, n, d) the direction loss of P = X X' / sqrt(d), without what pads have to do with."""
+    kept = pairs_of(mask)
+    return [
+        direction_loss(similarity(ours, ours) * kept, similarity(theirs, theirs) * kept)
+        for ours, theirs in zip(student, teacher, strict=True)
+    ]
+
+
+def similarity(left: Tensor, right: Tensor) -> Tensor:
+    """left right' / sqrt(d): attention scores, or the relations of tokens to each other."""
+    return left @ right.mT / math.sqrt(left.shape[-1])
+
+
+def pairs_of(mask: Tensor) -> Tensor:
+    """(B, 1, n, n) of the mask (B, n): 1 where both tokens are real."""
+    return (mask[:, None, :, None] * mask[:, None, None, :]).float()
+
+
+def layer_weights(settings: DistillConfig, layers: int, progress: float) -> list[float]:
+    """Weights of the layers' losses, summing to one; `progress` is the share of the steps already done.
+
+    progressive: the first layer alone at the start, one more at a time, all of them after half of the steps.
+    """
+    if settings.layers == "last":
+        active = [layer == layers - 1 for layer in range(layers)]
+    elif settings.layers == "progressive":
+        reached = min(layers, 1 + math.floor(2 * progress * layers))
+        active = [layer < reached for layer in range(layers)]
+    else:
+        active = [True] * layers
+    return [float(on) / sum(active) for on in active]
+
+
+def weighted(losses: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Their weighted sum; what has no weight is not part of the graph."""
+    return torch.stack([weight * loss for weight, loss in zip(weights, losses, strict=True) if weight]).sum()
+
+
+def perturb(ids: Tensor, mask: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Other tokens of the batch in place of a `share` of those of half the rows, and which rows are still clean.
+
+    A teacher can be asked about any text: few training rows become as many as there are steps. Each row's first
+    token and every token like its last ([CLS] and [SEP]) stay.
+    """
+    rows = len(ids)
+    clean = torch.rand(rows, device=ids.device) < 0.5
+    last = ids.gather(1, mask.sum(1, keepdim=True) - 1)
+    words = mask.bool() & (ids != last)
+    words[:, 0] = False
+    pool = ids[words]
+    if not len(pool):
+        return ids, torch.ones_like(clean)
+    drawn = pool[torch.randint(len(pool), ids.shape, device=ids.device)]
+    replaced = words & (torch.rand(ids.shape, device=ids.device) < share) & ~clean[:, None]
+    return torch.where(replaced, drawn, ids), clean

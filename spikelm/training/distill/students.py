@@ -1,0 +1,206 @@
+"""Lightning modules of students: general distillation without labels, and fine-tuning with a teacher beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from spikelm.config.schema import DistillConfig, StageConfig, TaskConfig
+from spikelm.data.batches.by_step import Batch
+from spikelm.training.devices.ranks import summed
+from spikelm.training.distill.losses import (
+    attention_losses,
+    direction_loss,
+    embedding_loss,
+    hidden_losses,
+    layer_weights,
+    logits_loss,
+    perturb,
+    relation_losses,
+    representation_loss,
+    score_losses,
+    weighted,
+)
+from spikelm.training.distill.projections import Projections
+from spikelm.training.modules import INPUTS, GlueModule, PretrainModule, StageModule
+
+
+class Teacher:
+    """A frozen plain model in eval mode. No module of its student: it is not trained, saved or counted.
+
+    With `dropout` it is in train mode, as BiT's is. `projections` are there where the student's are looked at.
+    """
+
+    def __init__(self, model: Any, attention: bool = False, dropout: bool = False, projections: bool = False) -> None:
+        self.model = model.train(dropout).requires_grad_(False)
+        self.attention = attention
+        self.projections = Projections(model, rounded=True) if projections else None
+
+    @torch.no_grad()
+    def __call__(self, batch: Batch) -> Any:
+        device = batch["input_ids"].device
+        if self.model.device != device:
+            self.model.to(device)
+        return self.model(**{name: batch[name] for name in INPUTS}, **wanted(self.attention))
+
+
+def wanted(attention: bool) -> dict[str, bool]:
+    """What a forward pass has to record."""
+    return {"output_hidden_states": True, "output_attentions": attention}
+
+
+def imitated(model: Any, mask: Tensor) -> Tensor:
+    """The tokens whose states are compared: the real ones, or all where the student knows no mask."""
+    return mask if getattr(model.config, "mask", True) else torch.ones_like(mask)
+
+
+class GeneralModule(StageModule):
+    """Loss = mean over the layers of |s - t|^2 / var(t), or as SpikeBERT has it (distill.reduction=rows).
+
+    A student made of its teacher has the same embeddings: they are frozen.
+    """
+
+    def __init__(
+        self, model: Any, teacher: Teacher, settings: DistillConfig, stage: StageConfig, total: int, seed: int
+    ) -> None:
+        super().__init__(model, stage, total, seed)
+        self.teacher = teacher
+        self.by_rows = settings.reduction == "rows"
+        unseen = (model.encoder.norm,) if hasattr(model, "transforms") else (model.embeddings, model.pooler)
+        for part in unseen:  # by any loss, or equal in both
+            part.requires_grad_(False)
+
+    def losses(self, batch: Batch) -> tuple[list[Tensor], Tensor]:
+        """The loss of each layer, and the cosine of the two models' mean states, sentence by sentence."""
+        goal = self.teacher(batch)
+        found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(False))
+        mask = imitated(self.model, batch["attention_mask"])
+        layers = hidden_losses(found.hidden_states[1:], goal.hidden_states[1:], mask, scaled=not self.by_rows)
+        means = [(output.hidden_states[-1] * mask[..., None]).sum(1) for output in (found, goal)]
+        return layers, F.cosine_similarity(*means)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        layers, rows = self.losses(batch)[0], len(batch["input_ids"])
+        loss = representation_loss(layers, rows) if self.by_rows else torch.stack(layers).mean()
+        return loss * batch.get("token_share", 1.0)
+
+    def on_validation_epoch_start(self) -> None:
+        self._seen = torch.zeros(5, dtype=torch.float64, device=self.device)  # sums over what a rank has seen
+
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        layers, cosine = self.losses(batch)
+        tokens, rows = batch["attention_mask"].sum().double(), float(len(cosine))
+        losses = torch.stack([torch.stack(layers).mean(), layers[-1]]).double()
+        self._seen += torch.stack([*(losses * tokens), tokens, cosine.double().sum(), torch.full_like(tokens, rows)])
+
+    def on_validation_epoch_end(self) -> None:
+        loss, last, tokens, cosine, rows = summed(self._seen).tolist()
+        self.scores = {"loss": loss / tokens, "last_loss": last / tokens, "cosine": 100 * cosine / rows}
+
+
+class StudentModule(GlueModule):
+    """Loss = labels' loss + logits' loss + losses of hidden states, attention maps, scores, relations and words,
+    each with its weight.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        teacher: Any,
+        settings: DistillConfig,
+        task: TaskConfig,
+        stage: StageConfig,
+        total: int,
+        seed: int,
+    ) -> None:
+        super().__init__(model, task, stage, total, seed)
+        self.teacher = teacher
+        self.settings = settings
+        looked = {"scores": settings.scores, "relations": settings.relations}
+        self.projections = {name: Projections(model, rounded=name == "scores") for name, on in looked.items() if on}
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        settings, mask = self.settings, batch["attention_mask"]
+        clean = batch["labels"] >= 0 if settings.task_rows else None  # not-a-number is not, either
+        if settings.noise:
+            ids, unchanged = perturb(batch["input_ids"], mask, settings.noise)
+            batch = {**batch, "input_ids": ids}
+            clean = unchanged if clean is None else clean & unchanged
+        goal = self.teacher(batch)
+        found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(settings.attention > 0))
+        logits = found.logits.float()
+        rows = batch.get("row_share", 1.0)  # of several devices
+        progress = self.global_step / self.total
+        if progress < settings.first:
+            return self.with_layers(logits.sum() * 0.0, found, goal, batch, progress)
+        loss = settings.labels * self.clean_loss(logits, batch, clean)
+        if settings.logits:
+            answers = logits_loss(logits, goal.logits.float(), settings.temperature, settings.logits_loss)
+            loss = loss + settings.logits * rows * answers
+        return loss if settings.first else self.with_layers(loss, found, goal, batch, progress)
+
+    def with_layers(self, loss: Tensor, found: Any, goal: Any, batch: Batch, progress: float) -> Tensor:
+        """The loss with what is learned from the teacher's layers: its states, maps, scores, relations and words."""
+        settings, mask, tokens = self.settings, batch["attention_mask"], batch.get("token_share", 1.0)
+        layers = layer_weights(settings, len(found.hidden_states) - 1, progress)
+        if settings.hidden:
+            first = 0 if settings.embeddings else 1
+            ours, theirs = found.hidden_states[first:], goal.hidden_states[first:]
+            if settings.relations:  # BiBERT matches directions here too
+                real = mask[..., None]
+                states = [direction_loss(s * real, t * real) for s, t in zip(ours, theirs, strict=True)]
+            else:
+                states = hidden_losses(ours, theirs, imitated(self.model, mask), settings.scaled)
+            by_rows = settings.reduction == "rows"
+            whole = representation_loss(states, len(mask)) if by_rows else self.over_layers(states, layers)
+            loss = loss + settings.hidden * tokens * whole
+        if settings.attention:
+            maps = attention_losses(found.attentions, goal.attentions, mask)
+            loss = loss + settings.attention * tokens * weighted(maps, layers)
+        teacher: Any = self.teacher
+        if settings.words:
+            words, goals = (one.get_input_embeddings().weight for one in (self.model, teacher.model))
+            loss = loss + settings.words * embedding_loss(words, goals)
+        if settings.scores:
+            scores = score_losses(self.projections["scores"].scores(), teacher.projections.scores(), mask)
+            loss = loss + settings.scores * tokens * self.over_layers(scores, layers)
+        if settings.relations:
+            ours, theirs = self.projections["relations"].relations(), teacher.projections.relations()
+            loss = loss + settings.relations * tokens * torch.stack(relation_losses(ours, theirs, mask)).sum()
+        return loss
+
+    def over_layers(self, losses: Sequence[Tensor], layers: Sequence[float]) -> Tensor:
+        """The sum over the layers, or their weighted mean; the embeddings' share is that of the first layer."""
+        if self.settings.total:
+            return torch.stack(list(losses)).sum()
+        return weighted(losses, [*layers[:1], *layers] if len(losses) > len(layers) else layers)
+
+    def clean_loss(self, logits: Tensor, batch: Batch, clean: Tensor | None) -> Tensor:
+        """The labels' loss of the rows that have one and were left as they are, as a share of all."""
+        if clean is None:
+            return self.label_loss(logits, batch)
+        if not clean.any():
+            return logits.sum() * 0.0
+        kept = {**batch, "labels": batch["labels"][clean]}
+        return self.label_loss(logits[clean], kept) * clean.float().mean()
+
+
+class ImitatingPretrainModule(PretrainModule):
+    """Loss = MLM + NSP + mean of |s - t|^2 over embeddings and layers + soft cross entropy of NSP (facts 2.8)."""
+
+    def __init__(self, model: nn.Module, teacher: Teacher, stage: StageConfig, total: int, seed: int) -> None:
+        super().__init__(model, stage, total, seed)
+        self.teacher = teacher
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        losses = self.losses(batch, states=True)
+        goal = self.teacher(batch)
+        states = torch.stack(hidden_losses(losses["states"], goal.hidden_states, batch["attention_mask"], scaled=False))
+        order = logits_loss(losses["order"], goal.seq_relationship_logits.float(), 1.0, "soft")
+        words, rows = batch.get("word_share", 1.0), batch.get("row_share", 1.0)  # of several devices
+        own = losses["mlm_loss"] * words + losses["nsp_loss"] * rows
+        return own + states.mean() * batch.get("token_share", 1.0) + order * rows

@@ -1,0 +1,141 @@
+"""Packages that extend spikelm from outside: found, offered, trusted, and refused where two say the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from spikelm.config import plugins, trust
+from spikelm.config.checks import typed
+from spikelm.config.compose import _compose, help_text, load_config
+from spikelm.errors import ConfigError, DataError
+from spikelm.neurons import build_neuron
+from spikelm.runs.identity import identity
+from spikelm.store.records import run_id
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "plugin"
+PROJECT = EXAMPLE.parents[1]
+
+
+def install(site: Path, package: str = "spikelm_example", value: str = "") -> None:
+    """What an installer leaves: the package and the entry point in its metadata."""
+    if package == "spikelm_example":
+        shutil.copytree(EXAMPLE / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
+    info = site / f"{package}-0.1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.1.0\n")
+    (info / "entry_points.txt").write_text(f"[spikelm.plugins]\nmine = {value or package}\n")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    plugins.plugins.cache_clear()
+    yield folder
+    plugins.plugins.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("spikelm_example")]:
+        del sys.modules[name]
+
+
+def test_an_installed_package_adds_options_and_nothing_is_imported_for_them(site: Path) -> None:
+    before = help_text()
+    with pytest.raises(ConfigError, match="neuron=adaptive is not a known neuron"):
+        load_config(["neuron=adaptive"])
+    install(site)
+    plugins.plugins.cache_clear()
+    config = load_config(["system=adaptive_bert", "task=words/longer", "neuron.rise=0.25"])
+    assert (config.system, config.T, config.neuron["rise"]) == ("Adaptive-BERT", 4, 0.25)
+    assert config.task.files == str(site / "spikelm_example" / "data" / "longer")
+    assert "spikelm_example" not in sys.modules
+    added = set(help_text().replace(",", "").split()) - set(before.replace(",", "").split())
+    assert {"adaptive", "words/longer", "adaptive_bert"} <= added
+    with pytest.raises(ConfigError, match=r"neuron\.theta=-1.* is not valid"):
+        load_config(["neuron=adaptive", "neuron.theta=-1"])
+    with pytest.raises(ConfigError, match=r"did you mean neuron\.rise"):
+        load_config(["neuron=adaptive", "neuron.risee=1"])
+
+
+def test_its_classes_are_trusted_because_it_is_installed(site: Path) -> None:
+    assert not trust.allowed("spikelm_example.adaptive.Adaptive")
+    install(site)
+    plugins.plugins.cache_clear()
+    config = load_config(["neuron=adaptive", "T=3"])
+    neuron = build_neuron({key: value for key, value in config.neuron.items() if key not in ("name", "valid")})
+    x = torch.tensor([1.2, 1.3, 1.45]).reshape(3, 1, 1)
+    # by hand: 1.2 fires; 0.25 * 0.2 + 1.3 = 1.35 < 1.5; 0.25 * 1.35 + 1.45 = 1.7875 >= 1.25
+    assert neuron(x).flatten().tolist() == [1.0, 0.0, 1.0]
+
+
+def test_a_task_with_files_of_its_own_is_named_by_their_content(site: Path, tmp_path: Path) -> None:
+    install(site)
+    plugins.plugins.cache_clear()
+    words = ["task=words/longer", "neuron=ann", f"runs_dir={tmp_path / 'runs'}"]
+    first = run_id(identity(load_config(words)))
+    moved = tmp_path / "moved"
+    rows = site / "spikelm_example" / "data" / "longer"
+    shutil.copytree(rows, moved)
+    assert run_id(identity(load_config([*words, f"task.files={moved}"]))) == first
+    lines = (moved / "train.jsonl").read_text().splitlines()
+    changed = {**json.loads(lines[0]), "first": "Other words."}
+    (moved / "train.jsonl").write_text("\n".join([json.dumps(changed), *lines[1:]]) + "\n")
+    assert run_id(identity(load_config([*words, f"task.files={moved}"]))) != first
+    with pytest.raises(DataError, match=r"task\.files: .* is not a folder"):
+        identity(load_config([*words, f"task.files={tmp_path / 'nowhere'}"]))
+
+
+def test_pairs_of_texts_have_no_files_of_their_own(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"task\.files is for labelled rows\s.*source=local"):
+        load_config(["task=sum/xsum", f"task.files={tmp_path}"])
+
+
+def test_an_option_that_is_there_already_is_refused(site: Path) -> None:
+    install(site)
+    shutil.copy(PROJECT / "conf" / "neuron" / "lif.yaml", site / "spikelm_example" / "conf" / "neuron" / "lif.yaml")
+    plugins.plugins.cache_clear()
+    with pytest.raises(ConfigError, match=r"plugin spikelm_example: conf/neuron/lif\.yaml is in spikelm already"):
+        load_config([])
+
+
+def test_a_plugin_cannot_bring_a_main_config_or_hydras_own_groups(site: Path) -> None:
+    install(site)
+    (site / "spikelm_example" / "conf" / "config2.yaml").write_text("a: 1\n")
+    plugins.plugins.cache_clear()
+    with pytest.raises(ConfigError, match=r"conf/config2\.yaml is in none of the groups"):
+        load_config([])
+
+
+@pytest.mark.parametrize("value", ["not_there_at_all", "spikelm_example.adaptive", "os"])
+def test_an_entry_point_that_names_no_package_is_named(site: Path, value: str) -> None:
+    install(site, "broken", value)
+    plugins.plugins.cache_clear()
+    with pytest.raises(ConfigError, match=f"names '{value}', which is no package"):
+        typed(_compose([]))
+
+
+@pytest.mark.slow
+def test_the_example_installs_and_runs_without_touching_spikelm(tmp_path: Path) -> None:
+    source = shutil.copytree(EXAMPLE, tmp_path / "source", ignore=shutil.ignore_patterns("__pycache__"))
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run(
+        [*pip, "--target", str(tmp_path / "site"), str(source)], check=True, capture_output=True, timeout=300
+    )
+    paths = os.pathsep.join([str(tmp_path / "site"), str(PROJECT)])
+    environment = {**os.environ, "PYTHONPATH": paths, "SPIKELM_RUNS": str(tmp_path / "runs")}
+    command = [sys.executable, "-m", "spikelm.cli.main", "system=adaptive_bert", "task=words/longer", "scale=smoke"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (found,) = (tmp_path / "runs" / "words-longer").glob("*/result.json")
+    result = json.loads(found.read_text())
+    assert result["source"]["rows"] == {"train": 96, "validation": 48}  # scale smoke takes as many
+    assert 0 < result["firing_rate"]["mean"] < 1
+    assert result["spike_driven"]["verdict"] == "fully"

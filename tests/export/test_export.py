@@ -1,0 +1,162 @@
+"""Exported models: the trained one in double precision, exact products in int8, loaded by transformers' own code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, BertForSequenceClassification
+
+from spikelm.cli.export import export_main
+from spikelm.config.compose import load_config
+from spikelm.errors import ConfigError, SpikeLMError
+from spikelm.export import ExportedBertForSequenceClassification
+from spikelm.export.convert import export
+from spikelm.export.linears import SpikeLinear
+from spikelm.neurons import build_neuron
+from spikelm.neurons.bispike import BiSpike
+from spikelm.neurons.kernels.inference import levels
+from spikelm.runs.experiment import run_experiment
+from spikelm.spiking import neurons, spikify
+
+BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
+LIF = {"_target_": "spikelm.neurons.lif.LIF"}
+NEURONS = {
+    "bispike": BISPIKE,
+    "paper": {**BISPIKE, "fire": "paper", "reset": "paper"},
+    "normalized": {**BISPIKE, "reset": "normalized", "direction": "uni"},
+    "learnable": {**BISPIKE, "alpha": "learnable"},
+    "lif": LIF,
+    "lif_round": {**LIF, "theta": 0.3, "fire": "round"},
+}
+
+
+def inputs() -> dict[str, torch.Tensor]:
+    mask = torch.ones(4, 9, dtype=torch.long)
+    mask[1, 5:] = 0
+    types = torch.zeros(4, 9, dtype=torch.long)
+    types[:, 4:] = 1
+    return {"input_ids": torch.randint(1, 60, (4, 9)), "attention_mask": mask, "token_type_ids": types}
+
+
+def trained(neuron: dict[str, Any], T: int, **options: Any) -> Any:
+    """A small random classifier whose amplitudes are set, with T different ones at every site."""
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    config = BertConfig(vocab_size=60, max_position_embeddings=16, num_labels=3, initializer_range=0.3, **sizes)
+    model: Any = spikify(BertForSequenceClassification(config).double(), neuron, T, **options).train()
+    with torch.no_grad():
+        model(**inputs())
+    return model.eval()
+
+
+@pytest.mark.parametrize("T", [1, 3])
+@pytest.mark.parametrize("name", list(NEURONS))
+def test_the_exported_model_is_the_trained_one(name: str, T: int) -> None:
+    model = trained(NEURONS[name], T)
+    batch = inputs()
+    made = export(model)
+    torch.testing.assert_close(made(**batch).logits, model(**batch).logits, rtol=0, atol=1e-12)
+    unmasked = {"input_ids": batch["input_ids"]}
+    torch.testing.assert_close(made(**unmasked).logits, model(**unmasked).logits, rtol=0, atol=1e-12)
+
+
+def test_amplitudes_of_several_steps_are_not_one() -> None:
+    """Otherwise the test above would say nothing of heights a step."""
+    model = trained(BISPIKE, 3)
+    assert all(len(set(neuron.alpha.tolist())) == 3 for neuron in neurons(model) if neuron.memory)  # type: ignore[operator]
+    assert export(model).config.heights == 3
+    assert export(trained(LIF, 3)).config.heights == 1
+
+
+@pytest.mark.parametrize("name", ["bispike", "paper", "normalized"])
+def test_levels_are_those_of_the_neuron_to_the_last_bit(name: str) -> None:
+    torch.manual_seed(0)
+    arguments = {key: value for key, value in NEURONS[name].items() if key != "_target_"}
+    neuron = BiSpike(T=4, **arguments)
+    x = 3 * torch.randn(4, 2, 500)
+    x[:, :, 0] = 0.0
+    neuron(x)  # sets alpha
+    x[0, :, 1] = neuron.alpha[0] / 2  # on the threshold
+    spikes = neuron(x)
+    rule = {key: getattr(neuron.rule, key) for key in ("bidirectional", "fire", "beta", "scaled", "symmetric")}
+    found = levels(x, neuron.alpha.view(4, 1, 1), rule)
+    assert set(found.unique().tolist()) <= {-1.0, 0.0, 1.0}
+    assert torch.equal(found * neuron.alpha.view(4, 1, 1), spikes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", list(NEURONS))
+def test_without_gradients_one_step_gives_the_same_spikes(name: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    neuron = build_neuron({**NEURONS[name], "T": 1})
+    x = torch.randn(1, 3, 200, dtype=dtype)
+    neuron(x)
+    kept = neuron(x.requires_grad_()).detach()
+    with torch.no_grad():
+        assert torch.equal(neuron(x), kept)
+    with torch.inference_mode():
+        assert torch.equal(neuron(x), kept)
+
+
+@pytest.mark.parametrize("heights", [[0.7], [0.7, 0.2, 1.9]])
+def test_int8_loses_the_rounding_of_the_weights_alone(heights: list[float]) -> None:
+    torch.manual_seed(0)
+    T, h = len(heights), torch.tensor(heights)
+    weight, bias = torch.randn(24, 40), torch.randn(24)
+    spikes = torch.randint(-1, 2, (T, 6, 40)).float()
+    linear = SpikeLinear(40, 24, T, "int8")
+    linear.take(weight, bias, h)
+    step = weight.abs().amax(1, keepdim=True) / 127
+    assert ((linear.weight * step - weight).abs() <= step * 0.5001).all()
+    rounded = (weight / step).round() * step
+    wanted = h.double().view(T, 1, 1) * (spikes.double() @ rounded.double().t()) + bias.double()
+    torch.testing.assert_close(linear(spikes).double(), wanted, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (lambda: trained({"_target_": "spikelm.neurons.psn.PSN"}, 2), "PSN cannot be exported"),
+        (lambda: trained({"_target_": "spikelm.neurons.lif_atan.LIFAtan"}, 2), "LIFAtan cannot be exported"),
+        (
+            lambda: trained(BISPIKE, 1, weights={"_target_": "spikelm.weights.binary.Binary"}),
+            "low-bit weights",
+        ),
+        (lambda: trained(BISPIKE, 1, variant={"attention": "boolean"}), "variant.attention"),
+        (lambda: BertForSequenceClassification(BertConfig(vocab_size=9, hidden_size=12, num_hidden_layers=1)), "plain"),
+    ],
+)
+def test_what_cannot_be_exported_says_why(model: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        export(model())
+
+
+def test_a_run_is_exported_and_loads_in_plain_transformers_code(tmp_path: Path) -> None:
+    config = load_config(["scale=smoke", f"runs_dir={tmp_path}", "task=glue/mnli", "T=2", "trainer.threads=1"])
+    result = run_experiment(config, Console(quiet=True))
+    reports = {}
+    for precision in ("fp32", "int8"):
+        out = tmp_path / precision
+        assert export_main([result["directory"], f"precision={precision}", "--out", str(out)]) == 0
+        reports[precision] = json.loads((out / "export.json").read_text())
+    exact, rounded = reports["fp32"], reports["int8"]
+    assert exact["exported"] == exact["trained"] == result["metrics"]
+    assert set(exact["exported"]) == {"accuracy", "accuracy_mm"}
+    assert (exact["other_predictions"], exact["rows"]) == (0, 96)
+    assert exact["max_difference"] < 1e-5
+    assert exact["max_difference"] < rounded["max_difference"] < 0.1
+    assert rounded["bytes"]["exported"] < exact["bytes"]["exported"]
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "int8")
+    assert isinstance(model, ExportedBertForSequenceClassification)
+    assert model.layers[0].qkv.weight.dtype == torch.int8  # type: ignore[union-attr]
+    assert list(model.config.id2label.values()) == list(config.task.labels)
+    tokens = AutoTokenizer.from_pretrained(tmp_path / "int8")("a big dog", "a small cat", return_tensors="pt")
+    assert set(tokens["token_type_ids"].flatten().tolist()) == {0, 1}
+    assert model(**tokens).logits.shape == (1, 3)
+    with pytest.raises(SpikeLMError, match="cannot be exported"):
+        export_main([result["pretrained"], "--runs-dir", str(tmp_path)])

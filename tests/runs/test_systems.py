@@ -1,0 +1,148 @@
+"""Systems of the tables: what each is made of, what it needs first, and that it runs from config to result."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from spikelm.config.compose import described, help_text, load_config
+from spikelm.config.schema import Config, config_dir
+from spikelm.errors import ConfigError
+from spikelm.report.tables.paper_table import load_table
+from spikelm.runs.experiment import run_experiment
+from spikelm.runs.identity import identity, prerequisites
+from spikelm.store.records import run_id
+
+SYSTEMS = sorted(path.stem for path in (config_dir() / "system").glob("*.yaml"))
+LOW_BIT = {
+    "q2bert": (2, 8),
+    "ternarybert": ("ter", "ter"),
+    "binarybert_w1a2": (1, 2),
+    "binarybert_w1a1": (1, 1),
+    "bibert": (1, 1),
+    "bit": (1, 1),
+    "bit_multi": (1, 1),
+    "bipft": (1, 1),
+    "spikelm_1bit": (1, "ter"),
+    "spikelm_t1": (32, "ter"),
+    "spikingformer_t1": (32, 1),
+    "bert": (32, 32),
+}
+
+
+def of(system: str, *options: str) -> Config:
+    return load_config([f"system={system}", "task=glue/sst2", *options])
+
+
+def id_of(config: Config) -> str:
+    return run_id(identity(config))
+
+
+@pytest.mark.parametrize(("system", "bits"), LOW_BIT.items())
+def test_bits_of_weights_and_activations(system: str, bits: tuple[Any, Any]) -> None:
+    assert tuple(of(system).bits.values()) == bits
+
+
+def test_every_system_of_table_four_has_the_printed_bits() -> None:
+    for row in load_table(4).rows:
+        if row.system not in (None, "binarybert_w1a2"):  # printed as 1/1, see its note
+            printed = (str(row.paper[key]).lower() for key in ("weight_bits", "act_bits"))
+            assert tuple(map(str, LOW_BIT[str(row.system)])) == tuple(printed)
+
+
+def test_help_describes_every_system_with_its_tables() -> None:
+    text = help_text()
+    for system in SYSTEMS:
+        assert f"  {system} " in text
+        assert described(system) in text
+        assert re.search(r"tables? \d|not in the paper's tables", described(system)), system
+
+
+def test_weights_are_left_out_of_the_identity_of_runs_without_them() -> None:
+    steps = "finetune.steps=1500"
+    assert id_of(load_config(["task=glue/cola", "neuron=bispike", steps])) == "94031d31d414e50c"
+    assert id_of(load_config(["task=glue/cola", "neuron=ann", steps])) == "29ed1e2e596969ad"
+    assert id_of(load_config(["task=pretrain", "neuron=lif", "T=4"])) == "c1dd469e61849ccd"
+    changes = ["weights=binary", "weights=ternary", "variant.attention=quantized", "backbone.keep_layers=1"]
+    assert len({id_of(of("spikelm_t1", change)) for change in changes} | {id_of(of("spikelm_t1"))}) == 5
+
+
+def test_students_of_one_task_share_their_teacher() -> None:
+    plain = id_of(of("bert"))
+    for system in ("q2bert", "bit", "binarybert_w1a2"):
+        assert id_of(prerequisites(of(system))["teacher"]) == plain
+    recipe = ("scale=paper", "source=embedded")
+    student = of("bit", *recipe)
+    assert (student.finetune.lr, student.finetune.batch, student.finetune.epochs) == (1e-4, 8, 10), "BiT's own"
+    assert id_of(prerequisites(student)["teacher"]) == id_of(of("bert", *recipe)), "the same, whatever its recipe"
+
+
+def test_chains_of_students() -> None:
+    binary = prerequisites(of("binarybert_w1a2"))
+    assert binary["pretrained"].weights["name"] == "ternary"
+    assert binary["pretrained"].variant.width == 0.5
+    multi = prerequisites(of("bit_multi"))
+    assert multi["pretrained"].neuron["width"] == 2
+    assert id_of(multi["teacher"]) == id_of(multi["pretrained"])
+    assert id_of(prerequisites(multi["teacher"])["teacher"]) == id_of(of("bert"))
+    pretrained = prerequisites(of("bipft"))["pretrained"]
+    assert prerequisites(pretrained)["teacher"].neuron["name"] == "ann"
+
+
+def test_layers_of_the_small_berts() -> None:
+    paper = ("scale=paper", "source=embedded")
+    assert [of(system, *paper).depth for system in ("bert_3l", "bert_3l_first", "bert_6l")] == [3, 3, 6]
+    assert of("bert_3l_first", *paper).backbone.layers == 12
+    first = prerequisites(of("bert_3l_first"))["pretrained"]
+    assert id_of(first) == id_of(prerequisites(of("bert"))["pretrained"])
+    assert of("bert_3l").depth == 1
+
+
+MISTAKES = [
+    (["weights=binary", "weights.centre=x"], "none, tensor, row"),
+    (["weights=binry"], "binary"),
+    (["weights=binary", "+weights.x=1"], "unknown key weights.x"),
+    (["variant.attention=bool"], "boolean"),
+    (["variant.width=0"], "above 0"),
+    (["neuron=ann", "variant.pooler=true"], "plain"),
+    (["neuron=ann", "weights=binary", "variant.attention=boolean"], "needs a neuron"),
+    (["distill.start=previous"], "student before"),
+    (["distill.first=1"], "share"),
+    (["backbone.keep_layers=5"], "layers"),
+    (["distill=full", "distill.cache=true", "distill.scores=1"], "distill.cache"),
+    (["backbone=bart_mini", "task=sum/xsum", "variant.attention=quantized"], "is for a BERT"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "says"), MISTAKES, ids=str)
+def test_a_mistake_is_refused_by_name(overrides: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load_config(overrides)
+
+
+def smoke(runs: Path, system: str) -> dict[str, Any]:
+    small = ("scale=smoke", "finetune.epochs=1", "source.train_rows=32", "source.documents=100", "pretrain.steps=2")
+    return run_experiment(of(system, *small, f"runs_dir={runs}", "tracker.mode=disabled"), Console(quiet=True))
+
+
+def test_a_chain_from_config_to_result(tmp_path: Path) -> None:
+    """Teacher, ternary student of half the width, its binary halves."""
+    result = smoke(tmp_path, "binarybert_w1a2")
+    assert result["bits"] == {"weights": 1, "activations": 2}
+    assert result["energy_mj"] == {"fp32": None, "fp16": None}, "none is claimed for low-bit arithmetic"
+    assert result["firing_rate"]["mean"] is None
+    assert result["spike_driven"]["verdict"] in ("fully", "partly", "none")
+    assert result["teacher"]
+    assert result["pretrained"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "system", ["q2bert", "ternarybert", "bibert", "bit_multi", "bipft", "spikelm_1bit", "bert_3l_first"]
+)
+def test_every_low_bit_system_runs(tmp_path: Path, system: str) -> None:
+    assert smoke(tmp_path, system)["metrics"]

@@ -1,0 +1,346 @@
+"""The run store: identity, records that survive crashes, locks between processes."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+import time
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spikelm.errors import SpikeLMError
+from spikelm.store import records
+from spikelm.store.store import RESULT_FIELDS, Run, Store, environment, run_id, safe_name
+
+IDENTITY = {"task": "glue/mnli", "k": 2, "T": 1, "lr": 1e-4, "tags": ["a", {"b": None}]}
+SPAWN = multiprocessing.get_context("spawn")
+FAST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Store(tmp_path / "runs").open(run_id(IDENTITY), "bispike-T1-k2-s42-mini", "glue/mnli")
+
+
+def a_result(**changes: Any) -> dict[str, Any]:
+    result: dict[str, Any] = dict.fromkeys(RESULT_FIELDS, "x")
+    del result["run_id"]
+    result |= {
+        "source": {"name": "embedded", "rows": {"train": 8}, "content_hash": "ab"},
+        "energy_mj": {"fp32": 51.4, "fp16": 12.0},
+        "firing_rate": {"mean": 0.25, "per_site": {"layer.0": 0.1}},
+        "metrics": {"accuracy": 0.5},
+    }
+    return result | changes
+
+
+# Identity
+
+
+NAMES = st.text() | st.sampled_from(["..", "../..", "/etc", "a/../../b", ".locks", "C:\\x", "a\0b"])
+
+
+@FAST
+@given(NAMES, NAMES)
+def test_no_name_escapes_the_root(tmp_path: Path, label: str, task: str) -> None:
+    root = tmp_path / "runs"
+    directory = Store(root).open("0123456789abcdef", label, task).directory
+    assert directory.parent.parent == root
+    assert directory.resolve().is_relative_to(root.resolve())
+    assert not any(part.startswith(".") for part in directory.relative_to(root).parts)
+    assert len(directory.name) < 255
+
+
+def test_path_of_a_run(run: Run) -> None:
+    assert run.directory == run.root / "glue-mnli" / f"bispike-T1-k2-s42-mini-{run.id[:8]}"
+    assert safe_name("glue/mnli") == "glue-mnli"
+    assert not run.root.exists()  # opening creates nothing
+    assert run.state == "new"
+
+
+def test_run_is_found_whatever_its_label(run: Run) -> None:
+    store = Store(run.root)
+    assert store.find(run.id) is None
+    run.start({}, {})
+    assert store.open(run.id, "renamed", "other").directory == run.directory
+    assert [r.id for r in store.runs()] == [run.id]
+    assert store.results() == []
+
+
+def test_ids_that_share_eight_digits_do_not_share_a_directory(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first = store.open("0123456700000001", "a", "t")
+    first.start({}, {})
+    second = store.open("0123456700000002", "a", "t")
+    second.start({}, {})
+    assert first.directory != second.directory
+    for one in (first, second):
+        assert store.open(one.id, "b", "t").directory == one.directory
+    assert {r.id for r in store.runs()} == {first.id, second.id}
+
+
+@pytest.mark.parametrize("bad", ["", "*", "../../etc/passwd", "0123", "0123456789ABCDEF"])
+def test_an_id_is_sixteen_hex_digits(tmp_path: Path, bad: str) -> None:
+    with pytest.raises(ValueError, match="not a run id"):
+        Store(tmp_path).open(bad, "a", "t")
+
+
+# A run's life
+
+
+def test_life_of_a_run(run: Run) -> None:
+    with run.lock():
+        run.start({"k": 2, "path": Path("data")}, environment())
+        assert run.state == "running"
+        assert not run.finished
+    assert run.state == "interrupted"
+    run.fail(RuntimeError("loss is not finite"))
+    assert run.state == "failed"
+    assert run.status["message"] == "RuntimeError: loss is not finite"
+    written = run.finish(a_result(metrics={"accuracy": 0.5, "matthews": float("nan")}))
+    assert run.state == "finished"
+    assert run.result() == written
+    assert written["metrics"] == {"accuracy": 0.5, "matthews": None}
+    assert Store(run.root).results() == [written]
+    assert (run.directory / "config.yaml").read_text() == "k: 2\npath: data\n"
+    assert not list(run.directory.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("field", [f for f in RESULT_FIELDS if f not in ("run_id", "status")])
+def test_finish_names_the_missing_field(run: Run, field: str) -> None:
+    run.start({}, {})
+    result = a_result()
+    del result[field]
+    with pytest.raises(ValueError, match=field):
+        run.finish(result)
+    assert not run.finished
+
+
+def test_finish_looks_inside_sections_and_at_the_id(run: Run) -> None:
+    run.start({}, {})
+    with pytest.raises(ValueError, match=r"energy_mj\.fp16"):
+        run.finish(a_result(energy_mj={"fp32": 1.0}))
+    with pytest.raises(ValueError, match="is of run"):
+        run.finish(a_result(run_id="f" * 16))
+    run.finish(a_result(energy_mj=None))
+    assert run.finished
+
+
+def test_reset_forgets_only_this_run(run: Run, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "other-disk"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    other = Store(run.root).open("f" * 16, "other", "glue/mnli")
+    for one in (run, other):
+        one.start({}, {})
+        one.append_metrics(0, {"loss": 1.0})
+        one.finish(a_result())
+    (run.checkpoints / "last.ckpt").touch()
+    run.model.symlink_to(elsewhere)
+    run.reset()
+    assert not run.finished
+    assert run.metrics() == []
+    assert not run.checkpoints.exists()
+    assert not run.model.is_symlink()
+    assert (elsewhere / "kept").exists()
+    assert other.finished
+    assert other.metrics() == [(0, "loss", 1.0)]
+
+
+# Damage
+
+
+def test_every_flipped_bit_is_noticed_or_harmless(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run.start({}, {})
+    written = run.finish(a_result())
+    path = run.directory / "result.json"
+    clean = path.read_bytes()
+    noticed = 0
+    for position in range(0, len(clean), 3):
+        damaged = bytearray(clean)
+        damaged[position] ^= 1 << (position % 8)
+        path.write_bytes(damaged)
+        result = run.result()
+        noticed += result is None
+        assert result is None or result == written
+        for aside in run.directory.glob("result.json.corrupt-*"):
+            aside.unlink()
+    assert noticed > len(clean) / 6
+    assert str(path) in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"checksum": NaN}', "\x00" * 40])
+def test_a_corrupt_result_is_moved_aside(run: Run, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    run.start({}, {})
+    for n in (1, 2):
+        (run.directory / "result.json").write_text(text)
+        assert not run.finished
+        assert (run.directory / f"result.json.corrupt-{n}").read_text() == text
+        assert f"result.json.corrupt-{n}" in caplog.text
+    assert not (run.directory / "result.json").exists()
+
+
+def test_a_truncated_or_foreign_result_does_not_count(run: Run) -> None:
+    run.start({}, {})
+    run.finish(a_result())
+    path = run.directory / "result.json"
+    whole = path.read_text()
+    path.write_text(whole[:-20])
+    assert run.result() is None
+    other = Store(run.root).open("f" * 16, "other", "t")
+    other.start({}, {})
+    (other.directory / "result.json").write_text(whole)
+    assert other.result() is None
+
+
+def test_a_failed_write_leaves_the_old_result(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.start({}, {})
+    first = run.finish(a_result())
+
+    def broken(*_: Any) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", broken)
+        with pytest.raises(SpikeLMError):
+            run.finish(a_result(seed=43))
+    assert run.result() == first
+    assert not list(run.directory.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_full_disk_is_explained(run: Run, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    run.start({}, {})
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(records.MetricsCsv, "_open", full)
+    for action in (lambda: run.finish(a_result()), lambda: run.append_metrics(0, {"loss": 1.0})):
+        with pytest.raises(SpikeLMError) as caught:
+            action()
+        assert str(run.directory) in caught.value.what
+        assert "runs_dir=" in caught.value.fix
+
+
+def test_runs_dir_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("not a directory")
+    run = Store(tmp_path / "runs").open("0" * 16, "a", "t")
+    with pytest.raises(SpikeLMError, match="runs"):
+        run.start({}, {})
+    with pytest.raises(SpikeLMError, match="runs"), run.lock():
+        pytest.fail("nothing can be locked there")
+
+
+# Metrics
+
+
+def test_metrics_have_no_duplicates_after_a_resume(run: Run) -> None:
+    run.start({}, {})
+    for step in range(6):
+        run.append_metrics(step, {"loss": 1 / (step + 1), "odd, name": step})
+    resumed = Store(run.root).open(run.id, "x", "y")
+    resumed.truncate_metrics(3)
+    for step in range(3, 8):
+        resumed.append_metrics(step, {"loss": 1 / (step + 1), "odd, name": step})
+    rows = resumed.metrics()
+    assert len(rows) == len({row[:2] for row in rows}) == 16
+    assert rows[0] == (0, "loss", 1.0)
+    assert (run.directory / "metrics.csv").read_text().count("step,name,value") == 1
+
+
+def test_metrics_are_on_disk_at_once_and_a_torn_row_is_dropped(run: Run) -> None:
+    run.start({}, {})
+    run.truncate_metrics(0)  # nothing there yet
+    run.append_metrics(0, {"loss": 0.1})
+    path = run.directory / "metrics.csv"
+    assert path.read_text() == "step,name,value\n0,loss,0.1\n"
+    with path.open("a") as file:
+        file.write("1,loss,0.12")
+    later = Store(run.root).open(run.id, "x", "y")
+    assert later.metrics() == [(0, "loss", 0.1)]
+    later.append_metrics(1, {"loss": 0.125})
+    assert later.metrics() == [(0, "loss", 0.1), (1, "loss", 0.125)]
+
+
+# Locks
+
+
+def hold(root: Path, id: str, held: Event, release: Event) -> None:
+    """Another process: hold the lock until told."""
+    with Store(root).open(id, "a", "t").lock():
+        held.set()
+        release.wait(20)
+
+
+def count(root: Path, id: str) -> None:
+    """Another process: a read-modify-write that loses counts unless the lock excludes."""
+    run = Store(root).open(id, "a", "t")
+    for _ in range(10):
+        with run.lock():
+            path = root / "count"
+            value = int(path.read_text())
+            time.sleep(0.001)
+            path.write_text(str(value + 1))
+
+
+def test_second_process_waits_and_is_told_who_holds(run: Run) -> None:
+    held, release = SPAWN.Event(), SPAWN.Event()
+    process = SPAWN.Process(target=hold, args=(run.root, run.id, held, release))
+    process.start()
+    try:
+        assert held.wait(20)
+        with pytest.raises(SpikeLMError, match=f"process {process.pid}"), run.lock(wait=False):
+            pytest.fail("the lock is held")
+        run.start({}, {})
+        assert run.state == "running"
+        said: list[str] = []
+
+        def tell(message: str) -> None:
+            said.append(message)
+            release.set()
+
+        with run.lock(message=tell):
+            assert len(said) == 1
+            assert f"process {process.pid} on " in said[0]
+    finally:
+        release.set()
+        process.join(20)
+    assert process.exitcode == 0
+
+
+def test_a_killed_holder_frees_the_lock(run: Run) -> None:
+    held, release = SPAWN.Event(), SPAWN.Event()
+    process = SPAWN.Process(target=hold, args=(run.root, run.id, held, release))
+    process.start()
+    assert held.wait(20)
+    assert process.pid is not None
+    with pytest.raises(SpikeLMError, match=f"process {process.pid}"), run.lock(wait=False):
+        pytest.fail("the lock is held")
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(20)
+    assert process.exitcode == -signal.SIGKILL
+    with run.lock(wait=False) as held_here:
+        assert held_here is run
+
+
+def test_processes_exclude_each_other(run: Run) -> None:
+    run.root.mkdir()
+    (run.root / "count").write_text("0")
+    processes = [SPAWN.Process(target=count, args=(run.root, run.id)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+    assert (run.root / "count").read_text() == "20"
+
+
+# Environment
