@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.recorded import from_record, to_record
 from spikelm.report.query import composed as module
-from spikelm.report.query.composed import composed, rebuilt
+from spikelm.report.query.composed import composed
 from spikelm.runs.experiment import open_run
 from spikelm.store.records import plain
 
@@ -43,4 +42,4 @@ def test_what_is_kept_is_dropped_when_the_configs_change(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("words", [["source=hub", "task=glue/rte"], ["task=sum/xsum", "neuron=lif"]])
 def test_a_config_survives_as_plain_data(words: list[str]) -> None:
     config = load_config(words)
-    assert rebuilt(Config, plain(asdict(config))) == config
+    assert from_record(plain(to_record(config))) == config

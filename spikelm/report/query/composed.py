@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import typing
-from dataclasses import asdict, fields, is_dataclass
 from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 
 from spikelm.config.compose import load_config
 from spikelm.config.plugins import config_files
+from spikelm.config.recorded import from_record, to_record
 from spikelm.config.schema import PACKAGE, Config
 from spikelm.errors import SpikeLMError
 from spikelm.store.records import digest, plain, write_json
@@ -26,12 +25,12 @@ def composed(overrides: tuple[str, ...], root: Path) -> Config:
     folder = root / ".cache" / "composed" / fingerprint()
     path = folder / f"{digest([overrides, os.getcwd()])}.json"
     try:
-        return rebuilt(Config, json.loads(path.read_text()))
+        return from_record(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError, KeyError):  # not there, or not whole
         config = load_config(overrides)
     # Sizes of given weights are read from files that may change.
-    if not config.backbone.path and root.is_dir() and rebuilt(Config, plain(asdict(config))) == config:
-        _keep(path, asdict(config))
+    if not config.backbone.path and root.is_dir() and from_record(plain(to_record(config))) == config:
+        _keep(path, to_record(config))
     return config
 
 
@@ -49,34 +48,8 @@ def _keep(path: Path, value: dict[str, Any]) -> None:
 def fingerprint() -> str:
     """Of all that decides what overrides mean: conf/, the modules that check it, the libraries that compose it."""
     seen = hashlib.sha256()
-    for path in [*config_files(), *sorted(p for room in ("config", "catalog") for p in (PACKAGE / room).glob("*.py"))]:
+    for path in [*config_files(), *sorted(p for room in ("config", "catalog") for p in (PACKAGE / room).rglob("*.py"))]:
         seen.update(path.name.encode() + b"\0" + path.read_bytes())
     for library in ("hydra-core", "omegaconf"):
         seen.update(metadata.version(library).encode())
     return seen.hexdigest()[:16]
-
-
-def rebuilt(kind: Any, value: Any) -> Any:
-    """A dataclass from what `asdict` made of it."""
-    if value is None or not is_dataclass(kind):
-        return value
-    hints = _hints(kind)  # type: ignore[arg-type]
-    known = {}
-    for item in fields(kind):
-        inside = _dataclass_of(hints[item.name])
-        given = value[item.name]
-        known[item.name] = (
-            [rebuilt(inside, one) for one in given] if isinstance(given, list) else rebuilt(inside, given)
-        )
-    return kind(**known)  # type: ignore[operator]
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
-
-
-def _dataclass_of(hint: Any) -> Any:
-    """The dataclass inside a type, of list[X] | None also; else the type itself."""
-    found = [inner for part in typing.get_args(hint) for inner in (part, *typing.get_args(part)) if is_dataclass(inner)]
-    return found[0] if found else hint
