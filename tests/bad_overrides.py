@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from spikelm.config.checks import all_keys
 from spikelm.config.compose import load_config, precheck
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError, DataError
-from spikelm.runs.identity import identity, label, prerequisites
+from spikelm.runs.identity import identity
+from spikelm.runs.labels import label
+from spikelm.runs.prerequisites import prerequisites
 from spikelm.store.records import run_id
 
 GROUPS = ("task", "neuron", "weights", "backbone", "source", "distill", "trainer", "tracker", "scale", "system")

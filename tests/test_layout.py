@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 
 PROJECT = Path(__file__).resolve().parents[1]
 SOURCES = [path for path in (PROJECT / "spikelm").rglob("*.py") if "conf" not in path.parts]

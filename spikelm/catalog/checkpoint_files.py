@@ -9,10 +9,12 @@ import importlib.util
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spikelm.config.backbone import BackboneConfig
 
 from spikelm.catalog.kinds import KINDS
-from spikelm.config.schema import BackboneConfig
 from spikelm.errors import ConfigError
 from spikelm.store.file_facts import cached_file_hash
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from spikelm.config.backbone import BackboneConfig
 
 from spikelm.catalog.energy import Term, encoder_terms
 from spikelm.catalog.own_terms import rwkv_terms, spikformer_terms
@@ -20,7 +23,6 @@ from spikelm.catalog.parameters import (
     spikformer_parameters,
     spikingformer_parameters,
 )
-from spikelm.config.schema import BackboneConfig
 
 LABELLED = ("classification", "regression")
 ALL = (*LABELLED, "seq2seq", "pretrain", "general")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from spikelm.config.schema import BackboneConfig
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spikelm.config.backbone import BackboneConfig
 
 
 def bert_parameters(size: BackboneConfig, pretraining: bool, num_labels: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from spikelm.catalog.kinds import KINDS
-from spikelm.config.schema import default_runs_dir
+from spikelm.config.paths import default_runs_dir
 from spikelm.errors import ConfigError, SpikeLMError
 
 
@@ -88,11 +88,12 @@ def audit_main(argv: Sequence[str]) -> int:
     report.print(console)
     same = report.verdict == verdict["verdict"]
     if settings := result["config"]["task"].get("generate"):
+        from spikelm.config.task import GenerateConfig
         from spikelm.measure.trained_model import audit_decoding
         from spikelm.training.seq2seq_builder import generate_options
 
         console.print("The same while generating from the cache:", highlight=False)
-        decoding = audit_decoding(model, batch, T, generate_options(settings))
+        decoding = audit_decoding(model, batch, T, generate_options(GenerateConfig(**settings)))
         decoding.print(console)
         same = same and decoding.verdict == verdict.get("decoding", decoding.verdict)  # not in older results
     return 0 if same else 1

@@ -20,7 +20,7 @@ from spikelm.catalog.energy import (
     spiking_energy_mj,
 )
 from spikelm.catalog.seq2seq_energy import lm_head_terms, seq2seq_terms
-from spikelm.config.schema import BackboneConfig
+from spikelm.config.backbone import BackboneConfig
 
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spikelm.cli.energy_audit import find_result
-from spikelm.config.schema import default_runs_dir
+from spikelm.config.paths import default_runs_dir
 from spikelm.errors import CheckpointError, ConfigError
 
 LABELLED = ("classification", "regression")

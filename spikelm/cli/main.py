@@ -42,7 +42,7 @@ def run() -> None:
 
 def _run() -> int:
     from spikelm.config.compose import precheck, register_schema
-    from spikelm.config.schema import config_dir
+    from spikelm.config.paths import config_dir
     from spikelm.sweeps import summary as sweep
 
     # Waiting threads spin for microseconds, then sleep: jobs often share cores. Read when torch loads.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spikelm.cli import page
 from spikelm.cli.paper import FIGURES, add_selection, claims, figure, reference, reproduce, table
-from spikelm.config.schema import default_runs_dir
+from spikelm.config.paths import default_runs_dir
 from spikelm.report.tables.paper_table import TABLES
 
 ABOUT = "Further key=value arguments are overrides of every run, as for spikelm-run: source.root=DIR finetune.lr=3e-4"

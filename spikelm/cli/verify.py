@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from spikelm.config.schema import default_runs_dir
+from spikelm.config.paths import default_runs_dir
 from spikelm.store.checksums import SEAL, SUMS, broken_seal, damaged, damaged_in
 from spikelm.store.records import plain, write_atomic
 from spikelm.store.store import Run, Store

@@ -71,10 +71,13 @@ def _check_neuron(config: Config, kind: Kind) -> None:
     settings = config.distill
     # Only a BERT can be made of its teacher's weights, or of another student's.
     starts = ("pretrained", "general") if "general" in kind.tasks else ("pretrained",)
-    unknown = {"pretrain": settings.pretrain, f"start={settings.start}": settings.start not in starts}
-    unknown["teacher=previous"] = settings.teacher == "previous"
+    unknown = {
+        "pretrain": settings.pretrain,
+        f"start.weights={settings.start.weights}": settings.start.weights not in starts,
+    }
+    unknown["teacher.model=previous"] = settings.teacher.model == "previous"
     if kind.neuron == "spiking" and (names := [name for name, on in unknown.items() if on]):
-        raise ConfigError(f"distill.{names[0]} is for a BERT, not for {told}", f"distill.start={starts[-1]}")
+        raise ConfigError(f"distill.{names[0]} is for a BERT, not for {told}", f"distill.start.weights={starts[-1]}")
 
 
 def _check_causal(config: Config) -> None:
@@ -86,20 +89,27 @@ def _check_causal(config: Config) -> None:
 def _check_student(config: Config) -> None:
     """A Spikformer starts from its general distillation, and without a mask imitates states that no cache keeps."""
     settings = config.distill
-    if config.task.kind in LABELLED and settings.start != "general":
+    if config.task.kind in LABELLED and settings.start.weights != "general":
         raise ConfigError(
-            f"distill.start={settings.start}: backbone.kind=spikformer is not pretrained", "distill=spikebert"
+            f"distill.start.weights={settings.start.weights}: backbone.kind=spikformer is not pretrained",
+            "distill=spikebert",
         )
-    unknown = {"head=teacher": settings.head == "teacher"}
-    unknown |= {name: getattr(settings, name) for name in ("attention", "scores", "relations", "frozen_embeddings")}
+    unknown = {
+        "start.head=teacher": settings.start.head == "teacher",
+        "start.frozen_embeddings": settings.start.frozen_embeddings,
+        "losses.attention": settings.losses.attention,
+        "losses.scores": settings.losses.scores,
+        "losses.relations": settings.losses.relations,
+    }
     if names := [name for name, on in unknown.items() if on]:
         raise ConfigError(
             f"distill.{names[0]}: backbone.kind=spikformer has neither the teacher's head nor its attention",
             "distill=spikebert",
         )
-    if settings.cache and not config.backbone.options.get("mask", False):
+    if settings.teacher.cache and not config.backbone.options.get("mask", False):
         raise ConfigError(
-            "distill.cache keeps no states of pads, which are imitated without a mask", "distill.cache=false"
+            "distill.teacher.cache keeps no states of pads, which are imitated without a mask",
+            "distill.teacher.cache=false",
         )
 
 

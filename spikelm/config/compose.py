@@ -20,12 +20,13 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from spikelm.config.check_values import nearest
 from spikelm.config.checks import all_keys, typed
+from spikelm.config.fields import nearest
+from spikelm.config.paths import config_dir, default_runs_dir
 from spikelm.config.plugins import config_dirs, config_files, option_file, option_names, register_search_path
 from spikelm.config.redact import refuse_secrets
 from spikelm.config.resolvers import register_resolvers
-from spikelm.config.schema import Config, config_dir, default_runs_dir
+from spikelm.config.schema import Config
 from spikelm.config.trust import refuse_targets
 from spikelm.errors import ConfigError
 from spikelm.store.records import disk_errors
@@ -80,7 +81,7 @@ def _refuse_shared_devices(cfg: DictConfig) -> None:
         )
 
 
-HIDDEN = ("table", "system", "rival", "hydra")  # groups that --help lists apart, or not at all
+HIDDEN = ("table", "system", "at", "hydra")  # groups that --help lists apart, or not at all
 HELP = """\
 spikelm-run trains and measures one spiking (or plain) language model; a finished run is never run twice.
 
@@ -221,6 +222,10 @@ def _message(error: Exception, overrides: Sequence[str]) -> str:
     if found := re.search(r"Key '([^']+)' is not in struct|Could not override '([^']+)'", text):
         key = _full_key(text) or found[1] or found[2]
         return f"unknown key {key}{nearest(key, [*all_keys(), *_groups(), *_neuron_keys()])}"
+    if re.search(r"Invalid type assigned: \w+ is not a subclass of", text):
+        group = _full_key(text)
+        members = [key for key in all_keys() if key.startswith(f"{group}.") and key.count(".") == group.count(".") + 1]
+        return f"{group} is a group of settings: {', '.join(members)}"
     lines = [line.strip() for line in [*str(error.__cause__ or "").splitlines(), *text.splitlines()] if line.strip()]
     key = _full_key(text) or _full_key(str(error.__cause__ or ""))
     for override in overrides:

@@ -15,12 +15,12 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 
 GROUP = "spikelm.plugins"
 #: groups of conf/ whose options may come from outside
-OPEN = ("backbone", "distill", "neuron", "rival", "scale", "source", "system", "task", "trainer", "weights")
+OPEN = ("at", "backbone", "distill", "neuron", "scale", "source", "system", "task", "trainer", "weights")
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,10 @@ def config_files(group: str = "") -> list[Path]:
 
 
 def option_names(group: str) -> list[str]:
-    """What can be said after `group=`."""
+    """What a person may say after `group=`; files in a folder `at` are chosen by the scale."""
     folders = [folder / group for folder in config_dirs()]
-    return [name.removesuffix(".yaml") for folder in folders for name in _names(folder)]
+    names = [name.removesuffix(".yaml") for folder in folders for name in _names(folder)]
+    return [name for name in names if not name.startswith("at/")]
 
 
 def option_file(group: str, name: str) -> Path | None:

@@ -17,7 +17,8 @@ from transformers import (
 )
 
 from spikelm.catalog.checkpoint_files import backbone_folder
-from spikelm.config.schema import BackboneConfig, Config
+from spikelm.config.backbone import BackboneConfig
+from spikelm.config.schema import Config
 from spikelm.errors import CheckpointError, ConfigError
 from spikelm.models.bert import spiking_if_asked, time_steps_of
 from spikelm.spiking import spiking_class

@@ -13,11 +13,13 @@ from transformers import BertConfig, BertForPreTraining
 
 from spikelm.catalog.checkpoint_files import backbone_folder
 from spikelm.catalog.kinds import Kind, kind_of, named
-from spikelm.config.schema import BackboneConfig, Config
+from spikelm.config.backbone import BackboneConfig
+from spikelm.config.schema import Config
 from spikelm.errors import CheckpointError, ConfigError
-from spikelm.runs.identity import SAID
 from spikelm.spiking import spikify, spiking_class
 from spikelm.spiking.mlm_head import apply_transform_act
+
+SAID = ("name", "valid", "bits", "spikes")  # of a neuron: told to the reader, not to its class
 
 
 def encoder_kind(backbone: BackboneConfig) -> Kind:

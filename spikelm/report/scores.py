@@ -12,6 +12,7 @@ from rich.table import Table
 
 from spikelm.report.query.sweep_runs import Job, jobs_of
 from spikelm.report.tables.formats import markdown_table
+from spikelm.runs.labels import title
 from spikelm.store.headline import PRINTED, headline
 
 MEASURES = ("bits", "firing %", "mJ fp32", "of the ANN", "minutes")  # bits: of weights-activations
@@ -58,8 +59,8 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Pa
 def system_of(job: Job) -> str:
     """Neuron, T, k and what it was distilled with; the config's own name for a system where it has one."""
     config = job.config
-    if config.system or not config.converted:
-        return config.system or str(config.neuron["name"])
+    if config.system.name or not config.converted:
+        return title(config) if config.system.name else str(config.neuron["name"])
     parts = [str(config.neuron["name"]), f"T={config.time_steps}"]
     if "k" in config.neuron:
         parts.append(f"k={config.neuron['k']:g}")

@@ -14,10 +14,11 @@ from rich.console import Console
 
 from spikelm.machine.environment import environment
 from spikelm.errors import SpikeLMError
-from spikelm.runs.identity import identity, label, prerequisites
+from spikelm.runs.identity import id_of
 from spikelm.store.checksums import damaged, file_sums, set_aside
-from spikelm.runs.labels import labels
-from spikelm.store.records import cannot_write, disk_is_full, plain, run_id
+from spikelm.runs.labels import label, labels, title
+from spikelm.runs.prerequisites import prerequisites
+from spikelm.store.records import cannot_write, disk_is_full, plain
 from spikelm.store.headline import headline
 from spikelm.config.schema import Config
 from spikelm.config.redact import redacted
@@ -40,7 +41,7 @@ def run_and_show(config: Config) -> dict[str, Any]:
 
 def open_run(config: Config) -> Run:
     """The run of a config, on disk or not yet."""
-    return Store(Path(config.runs_dir)).open(run_id(identity(config)), label(config), config.task.name)
+    return Store(Path(config.runs_dir)).open(id_of(config), label(config), config.task.name)
 
 
 def run_experiment(config: Config, console: Console, whole: bool = False) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: C
             **made,
             "scale": config.scale,
             "task": config.task.name,
-            "system": config.system or label(config),
+            "system": title(config),
             "recipe": config.recipe,
             "pretrained": needed["pretrained"]["run_id"] if "pretrained" in needed else None,
             "teacher": needed["teacher"]["run_id"] if "teacher" in needed else None,
@@ -162,7 +163,7 @@ def _peak_memory_mb(devices: int) -> float:
 
 
 def _tracker(config: Config, run: Run, console: Console) -> Tracker:
-    known = labels(config, asdict(config))
+    known = labels(config)
     return make_tracker(
         mode=config.tracker.mode,  # type: ignore[arg-type]
         project=config.tracker.project,

@@ -11,13 +11,15 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.runs.experiment import open_run
-from spikelm.runs.identity import label, prerequisites
+from spikelm.runs.labels import title
+from spikelm.runs.prerequisites import prerequisites
 from spikelm.catalog.kinds import kind_of
 from spikelm.catalog.energy import ceiling_mj, energy_mj
-from spikelm.config.schema import Config, StageConfig
+from spikelm.config.schema import Config
+from spikelm.config.stage import StageConfig
 from spikelm.measure.workload import generated_terms, head_terms, measured_terms, parameter_count, row_flops, row_tokens, training_memory_gb
 
-OPTIMIZERS = {None: "AdamW", "adamw": "AdamW", "adagrad": "Adagrad"}
+OPTIMIZERS = {"adamw": "AdamW", "adagrad": "Adagrad"}
 WIDTH = 136  # of the table of a sweep's plans
 
 
@@ -71,8 +73,8 @@ def make_plan(config: Config) -> Plan:
 def show_plan(config: Config, console: Console) -> dict[str, Any]:
     """Print the plan of a run and of the run it needs; nothing is started or written."""
     run, plan = open_run(config), make_plan(config)
-    title = f"{config.task.name} · {config.system or label(config)} · dry run"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False, pad_edge=False)
+    heading = f"{config.task.name} · {title(config)} · dry run"
+    table = Table(title=heading, title_justify="left", box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column("what")
     table.add_column("value", overflow="fold")
     stage, devices = config.stage, config.trainer.devices
@@ -94,8 +96,8 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
         "neuron": f"{config.neuron['name']}, T={config.time_steps}",
         **({"weights": str(config.weights["name"])} if config.quantized else {}),
         "steps": f"{steps}, batch {stage.batch}{each}, up to {longest} tokens",
-        "optimiser": f"{OPTIMIZERS[stage.optimizer]}, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, "
-        f"decay {stage.weight_decay:g}{_released_schedule(stage)}",
+        "optimiser": f"{OPTIMIZERS[stage.optimizer.name]}, lr {stage.lr:g} {stage.schedule.shape}, warm-up {stage.schedule.warmup:g}, "
+        f"decay {stage.optimizer.weight_decay:g}{_released_schedule(stage)}",
         "tokens": f"{most}{plan.tokens:,}" if plan.tokens else "by the data",
         work: f"{most}{plan.flops:.2e}{counted}" if plan.flops else "by the data",
     }
@@ -106,7 +108,7 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
     if plan.energy_ceiling_mj is not None:
         rows["energy, every neuron firing"] = f"{plan.energy_ceiling_mj:.4g} mJ fp32, times the firing rate"
     if pairs and plan.energy_generated_mj is not None:
-        beams, tokens = task.generate["beams"], task.generate["max_length"]
+        beams, tokens = task.generate.beams, task.generate.max_length
         longest_text = f"{plan.energy_generated_mj:.4g} mJ fp32 for {tokens} tokens, {beams} beams"
         rows["energy of a generated text, ANN"] = f"at most {longest_text}"
         rows["energy of the LM head, apart"] = f"{plan.energy_head_mj:.4g} mJ fp32"
@@ -119,7 +121,7 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
         table.add_row(what, value)
     console.print(table)
     about = {
-        "system": config.system or label(config),
+        "system": title(config),
         "task": config.task.name,
         "epochs": stage.epochs,
         "time_steps": config.time_steps,
@@ -163,7 +165,7 @@ def _per_device(batch: int, devices: int) -> str:
 
 def _released_schedule(stage: StageConfig) -> str:
     """What a schedule that is not stepped once an update comes to."""
-    if not (stage.schedule_speed or stage.schedule_stretch) or not stage.steps:
+    if stage.schedule.speed == stage.schedule.stretch == 1 or not stage.steps:
         return ""
-    end = round((stage.schedule_stretch or 1) * stage.steps / (stage.schedule_speed or 1))
+    end = round(stage.schedule.stretch * stage.steps / stage.schedule.speed)
     return f"; the rate is 0 from update {end:,}" if end < stage.steps else f"; made for {end:,} updates"

@@ -37,7 +37,7 @@ def pretraining(config: Config, needed: Mapping[str, Path], console: Console) ->
         if "teacher" not in needed:
             return PretrainModule(build_pretraining_model(config, tokenizer.get_vocab_size()), *last)
         student, teacher = (load_pretraining(config, needed["teacher"] / "model", plain) for plain in (False, True))
-        return ImitatingPretrainModule(student, Teacher(teacher, dropout=config.distill.dropout), *last)
+        return ImitatingPretrainModule(student, Teacher(teacher, dropout=config.distill.teacher.dropout), *last)
 
     return unlabelled_stage(config, console, module)
 
@@ -65,31 +65,33 @@ def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int, rows: En
     models = {role: directory / "model" for role, directory in needed.items()}
     if "teacher" not in models:
         return GlueModule(build_classifier(config, models.get("pretrained")), task, stage, total, config.seed)
-    known = load_student if settings.teacher == "previous" else load_teacher
+    known = load_student if settings.teacher.model == "previous" else load_teacher
     teacher = known(config, models["teacher"])
-    if settings.start == "general":  # which has no dropout either, as what is imitated has none
+    if settings.start.weights == "general":  # which has no dropout either, as what is imitated has none
         config = replace(config, backbone=replace(config.backbone, dropout=0.0, attention_dropout=0.0))
     model: Any
-    if settings.start == "teacher":
+    if settings.start.weights == "teacher":
         model = convert(config, models["teacher"])
-    elif settings.start == "previous":
+    elif settings.start.weights == "previous":
         model = succeed(config, models["pretrained"])
     else:
         model = build_classifier(config, models.get("pretrained"))
-    if settings.head == "teacher":
+    if settings.start.head == "teacher":
         take_head(model, teacher)
-    if settings.frozen_embeddings:
+    if settings.start.frozen_embeddings:
         model.bert.embeddings.requires_grad_(False)
     if not settings.imitates:  # a start is all it is asked for
         return GlueModule(model, task, stage, total, config.seed)
-    maps = settings.attention > 0
+    maps = settings.losses.attention > 0
     if maps:  # only the eager path has them, and a variant's own
-        if settings.teacher == "ann":
+        if settings.teacher.model == "ann":
             teacher.set_attn_implementation("eager")
         if config.variant.attention == "real":
             model.set_attn_implementation("eager")
-    asked = Teacher(teacher, maps, settings.dropout, projections=bool(settings.scores or settings.relations))
-    if settings.cache:
+    asked = Teacher(
+        teacher, maps, settings.teacher.dropout, projections=bool(settings.losses.scores or settings.losses.relations)
+    )
+    if settings.teacher.cache:
         name, cache = needed["teacher"].name, Path(config.runs_dir) / ".cache"
         kept = CachedTeacher(asked, name, rows, f"{content} {stage.max_length}", cache)
         return StudentModule(model, kept, settings, task, stage, total, config.seed)

@@ -17,7 +17,7 @@ from rich.console import Console
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader
 
-from spikelm.config.schema import TrainerConfig
+from spikelm.config.running import TrainerConfig
 from spikelm.data.batches.by_step import Batch, StepBatches
 from spikelm.errors import CheckpointError, DataError
 from spikelm.training.callbacks import FiniteLoss, Log, ProgressLine, Recorder
@@ -86,7 +86,7 @@ def fit(
         precision=config.precision,  # type: ignore[arg-type]
         max_steps=module.total,
         max_epochs=1,
-        gradient_clip_val=module.stage.clip,
+        gradient_clip_val=module.stage.optimizer.clip,
         val_check_interval=evaluate_every,
         check_val_every_n_epoch=None,
         callbacks=[*callbacks, checkpoints],

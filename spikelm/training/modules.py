@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 
-from spikelm.config.schema import StageConfig, TaskConfig
+from spikelm.config.stage import StageConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data.batches.by_step import Batch, step_seed
 from spikelm.data.batches.mlm_nsp import IGNORED
 from spikelm.measure.metrics import compute_metrics, glue_metrics, update_metrics
@@ -20,7 +21,7 @@ from spikelm.training.devices.ranks import summed
 from spikelm.training.devices.sharding import shard
 from spikelm.training.optimization import optimizer_and_schedule
 
-FOLLOWED = 10  # steps between amplitudes that follow the weights (stage.follow)
+FOLLOWED = 10  # steps between amplitudes that follow the weights (stage.amplitudes.follow)
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
@@ -51,7 +52,7 @@ class StageModule(L.LightningModule):
             torch.default_generator.manual_seed(seed)
         else:
             torch.manual_seed(seed)
-        if 0 < self.global_step <= (self.stage.follow or 0) * self.total and self.global_step % FOLLOWED == 0:
+        if 0 < self.global_step <= self.stage.amplitudes.follow * self.total and self.global_step % FOLLOWED == 0:
             forget_amplitudes(self.model)
 
     def configure_gradient_clipping(

@@ -42,7 +42,7 @@ def train_and_measure(
     stage.train.shard = (ranks.rank, ranks.world)
     model = stage.module.model
     if amplitudes_missing(model):
-        _set_amplitudes(stage, config.stage.calibrate or 1, ranks.rank)
+        _set_amplitudes(stage, config.stage.amplitudes.calibrate, ranks.rank)
     initial = measure_firing(model, stage.samples) if config.fires and ranks.first else {}
 
     def log(step: int, values: dict[str, float]) -> None:

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spikelm.config.schema import DistillConfig, StageConfig, TaskConfig
+from spikelm.config.distill import DistillConfig
+from spikelm.config.stage import StageConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data.batches.by_step import Batch
 from spikelm.training.devices.ranks import summed
 from spikelm.training.distill.losses import attention_losses, hidden_losses, layer_weights, logits_loss, weighted
@@ -78,7 +80,7 @@ class Seq2SeqStudent(Seq2SeqModule):
         goal = self.teacher(batch)
         found = self.model(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(settings))
         words = batch.get("label_share", 1.0)
-        loss = settings.labels * words * self.token_loss(found.logits, batch)
+        loss = settings.losses.labels * words * self.token_loss(found.logits, batch)
         for weight, part, share in self.parts(found, goal, batch):
             loss = loss + weight * part * batch.get(share, 1.0)
         return loss
@@ -87,19 +89,21 @@ class Seq2SeqStudent(Seq2SeqModule):
         """Weight, loss and the share that weighs it on several devices, of what comes from the teacher."""
         settings, target = self.settings, batch["labels"] != IGNORED
         parts: list[tuple[float, Tensor, str]] = []
-        if settings.logits:
+        if settings.losses.logits:
             ours, theirs = found.logits[target].float(), goal.logits[target].float()
-            if settings.logits_loss == "mse":
-                parts.append((settings.logits, F.mse_loss(ours, theirs), "label_share"))
+            if settings.logits.loss == "mse":
+                parts.append((settings.losses.logits, F.mse_loss(ours, theirs), "label_share"))
             else:
-                parts.append((settings.logits, logits_loss(ours, theirs, settings.temperature), "label_share"))
-        states = partial(hidden_losses, scaled=settings.scaled)
+                parts.append(
+                    (settings.losses.logits, logits_loss(ours, theirs, settings.logits.temperature), "label_share")
+                )
+        states = partial(hidden_losses, scaled=settings.states.scaled)
         lists: list[tuple[float, Callable[..., list[Tensor]], str, Tensor, str]] = [
-            (settings.hidden, states, "encoder_hidden_states", batch["attention_mask"], "token_share"),
-            (settings.hidden, states, "decoder_hidden_states", target, "label_share"),
-            (settings.attention, attention_losses, "encoder_attentions", batch["attention_mask"], "token_share"),
-            (settings.attention, attention_losses, "decoder_attentions", target, "label_share"),
-            (settings.attention, attention_losses, "cross_attentions", target, "label_share"),
+            (settings.losses.hidden, states, "encoder_hidden_states", batch["attention_mask"], "token_share"),
+            (settings.losses.hidden, states, "decoder_hidden_states", target, "label_share"),
+            (settings.losses.attention, attention_losses, "encoder_attentions", batch["attention_mask"], "token_share"),
+            (settings.losses.attention, attention_losses, "decoder_attentions", target, "label_share"),
+            (settings.losses.attention, attention_losses, "cross_attentions", target, "label_share"),
         ]
         for weight, losses, name, mask, share in lists:
             if weight:
@@ -126,4 +130,4 @@ class Seq2SeqTeacher:
 
 def recorded(settings: DistillConfig) -> Mapping[str, bool]:
     """What a forward pass has to keep for the losses asked for."""
-    return {"output_hidden_states": bool(settings.hidden), "output_attentions": bool(settings.attention)}
+    return {"output_hidden_states": bool(settings.losses.hidden), "output_attentions": bool(settings.losses.attention)}

@@ -15,6 +15,7 @@ from spikelm.catalog.checkpoint_files import weights_record
 from spikelm.catalog.energy import energy_mj, spiking_energy_mj
 from spikelm.catalog.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
 from spikelm.config.schema import Config
+from spikelm.config.task import GenerateConfig
 from spikelm.data.batches.by_step import Batch
 from spikelm.data.batches.pair_batches import PairBatches, evaluation_pairs, pair_batch
 from spikelm.data.sources.rows import Text
@@ -24,7 +25,7 @@ from spikelm.data.tokens.cache import encoded_pairs
 from spikelm.data.tokens.encode_pairs import encode_pairs
 from spikelm.measure.trained_model import AUDIT_ROWS, audit_decoding, measure_firing, measure_terms
 from spikelm.models.bart import SpecialTokens, build_seq2seq, load_public, load_seq2seq
-from spikelm.runs.identity import PLAIN, UNQUANTIZED
+from spikelm.runs.prerequisites import PLAIN, UNQUANTIZED
 from spikelm.training.best_epoch import select_mode
 from spikelm.training.generation import Generator, ProgressLines, Split
 from spikelm.training.optimization import total_steps
@@ -113,15 +114,15 @@ def _generator(config: Config, text: Text, tokenizer: PairTokenizer, console: Co
     return Generator(family, splits, options, lambda ids: tokenizer.decode([ids])[0], always, progress)
 
 
-def generate_options(settings: Mapping[str, Any]) -> dict[str, Any]:
+def generate_options(settings: GenerateConfig) -> dict[str, Any]:
     """task.generate in the words of transformers' generate()."""
     return {
-        "num_beams": settings["beams"],
-        "min_length": settings["min_length"],
-        "max_length": settings["max_length"],
-        "length_penalty": settings["length_penalty"],
-        "no_repeat_ngram_size": settings.get("no_repeat_ngram", 0),
-        "early_stopping": settings["beams"] > 1,
+        "num_beams": settings.beams,
+        "min_length": settings.min_length,
+        "max_length": settings.max_length,
+        "length_penalty": settings.length_penalty,
+        "no_repeat_ngram_size": settings.no_repeat_ngram,
+        "early_stopping": settings.beams > 1,
         "do_sample": False,
     }
 
@@ -136,10 +137,12 @@ def _module(
         return Seq2SeqModule(_fresh(config, tokenizer.vocab_size, tokens), *plain)
     folder = needed["teacher"] / "model"
     model: Any = (
-        load_seq2seq(config, folder) if settings.start == "teacher" else _fresh(config, tokenizer.vocab_size, tokens)
+        load_seq2seq(config, folder)
+        if settings.start.weights == "teacher"
+        else _fresh(config, tokenizer.vocab_size, tokens)
     )
     teacher: Any = load_teacher(config, folder)
-    if settings.attention:  # only the eager path has maps
+    if settings.losses.attention:  # only the eager path has maps
         for one in (model, teacher):
             one.set_attn_implementation("eager")
     return Seq2SeqStudent(model, *plain, teacher=Seq2SeqTeacher(teacher, settings), settings=settings)

@@ -29,7 +29,6 @@ from spikelm.data.tokens.tokenizer import load_tokenizer
 from spikelm.errors import ConfigError
 from spikelm.measure.metrics import constant_predictor
 from spikelm.measure.trained_model import AUDIT_ROWS
-from spikelm.runs.identity import distills
 from spikelm.training.modules import INPUTS, GlueModule, StageModule
 from spikelm.training.optimization import total_steps
 
@@ -83,7 +82,7 @@ def unlabelled_stage(
     `prepare` changes the text, `settings` are those of the kind's batches.
     """
     cache = Path(config.runs_dir) / ".cache"
-    text = prepare(announced(load_documents(config.source, cache, config.stage.task_rows), console))
+    text = prepare(announced(load_documents(config.source, cache, config.unlabelled_rows), console))
     tokenizer = tokenizer or load_tokenizer(config.source, config.backbone, cache)
     train = _text_batches(config, text, "train", tokenizer, config.stage.batch, **settings)
     held_out = _text_batches(config, text, "validation", tokenizer, EVALUATION_BATCH, **settings)
@@ -119,8 +118,8 @@ def fine_tuning_stage(config: Config, console: Console, module: Callable[[int, E
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     encoded = {split: encoded_rows(text, split, task, tokenizer, stage.max_length, cache) for split in text.splits}
     rows = encoded["train"]
-    if distills(config) and config.distill.task_rows:
-        others = other_rows(task, config.source, config.distill.task_rows)
+    if config.distills and config.distill.rows.other_tasks:
+        others = other_rows(task, config.source, config.distill.rows.other_tasks)
         rows = with_unlabelled(rows, others, tokenizer, stage.max_length)
     train = RowBatches(rows, config.seed, stage.batch)
     total = total_steps(stage, train.steps_per_epoch)
@@ -152,7 +151,7 @@ def audit_batch(saved: Mapping[str, Any], count: int = AUDIT_ROWS) -> Batch:
     cache = Path(config.runs_dir) / ".cache"
     tokenizer = load_tokenizer(config.source, config.backbone, cache)
     if config.task.kind in ("pretrain", "general"):
-        text = load_documents(config.source, cache, config.stage.task_rows)
+        text = load_documents(config.source, cache, config.unlabelled_rows)
         samples = _text_batches(config, text, "train", tokenizer, config.stage.batch).fixed(count)
     else:
         split = next(iter(config.task.splits))

@@ -11,7 +11,7 @@ import yaml
 from transformers import BertModel
 
 from spikelm.catalog.kinds import KINDS, named, own_class
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 from spikelm.rivals.spikegpt.rwkv import RwkvForCausalLM
 from spikelm.training.stage import FUNCTIONS
 

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from spikelm.config.check_values import nearest
 from spikelm.config.checks import all_keys
 from spikelm.config.compose import load_config, precheck
-from spikelm.config.schema import config_dir
+from spikelm.config.fields import nearest
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
-from spikelm.runs.identity import identity, label, pretraining_of
+from spikelm.runs.identity import identity
+from spikelm.runs.labels import label
+from spikelm.runs.prerequisites import pretraining_of
 from spikelm.store.records import run_id
 
 
@@ -50,13 +52,13 @@ def test_every_option_composes_and_checks(group: str, option: str) -> None:
 def test_the_paper_recipe_is_the_papers() -> None:
     config = load_config(["scale=paper", "task=glue/cola"])
     assert (config.pretrain.steps, config.pretrain.batch, config.pretrain.lr) == (100_000, 512, 2e-4)
-    assert (config.pretrain.warmup, config.pretrain.weight_decay, config.pretrain.max_length) == (
+    assert (config.pretrain.schedule.warmup, config.pretrain.optimizer.weight_decay, config.pretrain.max_length) == (
         5000,
         0.01,
         128,
     )
     assert (config.finetune.epochs, config.finetune.batch, config.finetune.lr) == (50, 32, 2e-5)
-    assert config.finetune.schedule == "constant"
+    assert config.finetune.schedule.shape == "constant"
     assert config.backbone.name == "bert_base"
     epochs = {"cola": 50, "mnli": 5, "mrpc": 20, "sst2": 10, "stsb": 20, "qqp": 5, "qnli": 10, "rte": 20}
     assert {t: load_config(["scale=paper", f"task=glue/{t}"]).finetune.epochs for t in epochs} == epochs

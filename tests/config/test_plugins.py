@@ -54,7 +54,7 @@ def test_an_installed_package_adds_options_and_nothing_is_imported_for_them(site
     install(site)
     plugins.plugins.cache_clear()
     config = load_config(["system=adaptive_bert", "task=words/longer", "neuron.rise=0.25"])
-    assert (config.system, config.T, config.neuron["rise"]) == ("Adaptive-BERT", 4, 0.25)
+    assert (config.system.title, config.T, config.neuron["rise"]) == ("Adaptive-BERT", 4, 0.25)
     assert config.task.files == str(site / "spikelm_example" / "data" / "longer")
     assert "spikelm_example" not in sys.modules
     added = set(help_text().replace(",", "").split()) - set(before.replace(",", "").split())

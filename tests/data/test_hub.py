@@ -23,7 +23,8 @@ from spikelm.data.sources.hub import hub_files, hub_rows
 from spikelm.data.sources.rows import GLUE
 from spikelm.data.tokens.tokenizer import load_tokenizer
 from spikelm.errors import ConfigError, DataError
-from spikelm.runs.identity import identity, pretraining_of
+from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import pretraining_of
 from spikelm.store.records import run_id
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "he", "left", "so", ".", "!", "?", "##s"]

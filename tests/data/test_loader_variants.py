@@ -12,7 +12,7 @@ import pytest
 from glue_variants import REVISION, VARIANTS, glue_task, made_up
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import TaskConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data.sources.rows import GLUE, Text, load_rows
 from spikelm.errors import DataError
 

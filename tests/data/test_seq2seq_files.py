@@ -215,7 +215,13 @@ def test_the_papers_settings() -> None:
     for task, (lr, *told) in {**wanted, "mt/wmt16_enro": (1e-4, 5, 0, 128, 1)}.items():
         found = load_config(["scale=paper", f"task={task}", "recipe=paper"])
         stage, generate = found.finetune, found.task.generate
-        assert (stage.epochs, stage.batch, stage.lr, stage.warmup, stage.schedule) == (20, 128, lr, 0.05, "linear")
+        assert (stage.epochs, stage.batch, stage.lr, stage.schedule.warmup, stage.schedule) == (
+            20,
+            128,
+            lr,
+            0.05,
+            "linear",
+        )
         assert [generate[key] for key in ("beams", "min_length", "max_length", "length_penalty")] == told
         assert (found.task.source_length, found.task.target_length) == (1024, 128)
 

@@ -17,7 +17,8 @@ from spikelm.data.sources.unlabelled_rows import other_rows
 from spikelm.data.tokens.encode import encode_rows, with_unlabelled
 from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.errors import ConfigError, DataError
-from spikelm.runs.identity import identity, prerequisites
+from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import prerequisites
 from spikelm.store.records import run_id
 
 TRAIN = "sentence1\tsentence2\tlabel\nA man eats.\tThe man is eating.\t1\nDogs run.\tIt rains.\t0\nOne.\tTwo.\t1\n"
@@ -74,7 +75,7 @@ def test_files_that_have_not_changed_are_not_read_again_to_tell_a_run(
             text.replace("sentence1", "#1 String").replace("sentence2", "#2 String")
         )
     whole = config(root, "general.task_rows=2")
-    student = config(root, "task=glue/rte", "distill=general", "general.task_rows=2", "distill.task_rows=2")
+    student = config(root, "task=glue/rte", "distill=general", "general.task_rows=2", "distill.rows.other_tasks=2")
     found = [identity(one)["source"] for one in (whole, student)]
     assert found[0]["content"] == load_documents(whole.source, task_rows=2).content_hash
     assert found[1]["others"] == content_hash(other_rows(student.task, student.source, 2))

@@ -15,7 +15,8 @@ from spikelm.errors import CheckpointError, ConfigError
 from spikelm.measure.workload import parameter_count as planned
 from spikelm.models.bart import SpecialTokens, build_seq2seq, load_seq2seq, seq2seq_config
 from spikelm.models.bert import bert_config, parameter_count
-from spikelm.runs.identity import identity, pretraining_of, size_of
+from spikelm.runs.identity import identity, size_of
+from spikelm.runs.prerequisites import pretraining_of
 from spikelm.spiking import Spiking, neurons
 
 TOKENS = SpecialTokens(pad=0, bos=2, eos=3, start=2)

@@ -22,7 +22,8 @@ from spikelm.data.tokens.bpe import train_bpe
 from spikelm.errors import CheckpointError, ConfigError, DataError
 from spikelm.models.bart import SpecialTokens, load_public
 from spikelm.runs.experiment import run_experiment
-from spikelm.runs.identity import identity, prerequisites
+from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import prerequisites
 from spikelm.store.records import run_id
 from spikelm.training.stage import build_stage
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from canned import Canned, glue, result
 
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import Claim, check_claim, evaluate, load_claims
 from spikelm.report.claims.quantities import AVERAGES, WIDTHS, Quantity

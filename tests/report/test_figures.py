@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from canned import Canned, glue, result
 
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.figures.draw_scaling import power_law
 from spikelm.report.figures.draw_variance import gaussian_rate, laplace_rate, neuron_rates

@@ -104,7 +104,7 @@ def test_estimates_prefer_the_same_system_then_the_same_kind_by_steps() -> None:
 
     from canned import config_of
 
-    from spikelm.runs.identity import pretraining_of
+    from spikelm.runs.prerequisites import pretraining_of
 
     timings = Timings([told("lif", 4, 100.0, 12), told("lif", 4, 120.0, 12), told("psn", 4, 48.0, 12)])
     assert timings.about(pretraining_of(config_of("lif_bert"))) == 110.0

@@ -10,7 +10,8 @@ import pytest
 
 from spikelm.config.compose import load_config
 from spikelm.report.query.rerun import Commands, rerun_command
-from spikelm.runs.identity import identity, prerequisites
+from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import prerequisites
 from spikelm.store.records import run_id
 
 
@@ -22,7 +23,7 @@ def id_of(words: list[str], root: Path) -> str:
     "overrides",
     [
         ["task=glue/rte", "system=spikelm_t1", "scale=smoke", "seed=7", "finetune.lr=3e-4"],
-        ["task=glue/cola", "neuron=bispike", "k=3", "neuron.direction=uni", "select=best_dev", "finetune.clip=null"],
+        ["task=glue/cola", "neuron=bispike", "k=3", "neuron.direction=uni", "select=best_dev", "general.batch=4"],
         ["task=sum/xsum", "neuron=lif", "T=4", "task.generate.beams=3", "trainer.precision=bf16-mixed"],
     ],
 )  # fmt: skip

@@ -19,7 +19,8 @@ from spikelm.models.bert import bert_config, build_pretraining_model
 from spikelm.rivals.bertsum.bertsum_training import BertSumModule, bertsum_terms
 from spikelm.rivals.bertsum.bertsumabs import BertSumAbs, build_bertsum, segments
 from spikelm.rivals.bertsum.marked_sentences import sentence_tokenizer, sentences
-from spikelm.runs.identity import identity, pretraining_of
+from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import pretraining_of
 from spikelm.store.records import run_id
 from spikelm.training.optimization import optimizer_and_schedule
 

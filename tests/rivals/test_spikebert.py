@@ -15,8 +15,9 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from spikelm.catalog.energy import encoder_terms, spiking_energy_mj
 from spikelm.catalog.own_terms import spikformer_terms
+from spikelm.config.backbone import BackboneConfig
 from spikelm.config.compose import load_config
-from spikelm.config.schema import BackboneConfig, StageConfig
+from spikelm.config.stage import ScheduleConfig, StageConfig
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
 from spikelm.measure.firing import FiringMeter
@@ -24,7 +25,8 @@ from spikelm.measure.watch import sum_rate
 from spikelm.measure.workload import parameter_count as planned
 from spikelm.models.bert import parameter_count
 from spikelm.rivals.spikebert.spikformer import SpikformerConfig, SpikformerForSequenceClassification
-from spikelm.runs.identity import identity, prerequisites, teacher_of
+from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import prerequisites, teacher_of
 from spikelm.spiking import load_pretrained, spikify
 from spikelm.store.records import run_id
 from spikelm.training.distill.students import GeneralModule, StudentModule, Teacher
@@ -252,7 +254,7 @@ def test_the_papers_scale_has_spikebert_recipe_and_a_teacher_of_its_own() -> Non
 
 
 def test_the_cosine_goes_down_once_an_epoch() -> None:
-    stage = StageConfig(epochs=5, schedule="cosine", warmup=0.0)
+    stage = StageConfig(epochs=5, schedule=ScheduleConfig("cosine"))
     rates = [learning_rate(stage, 50, step) for step in range(50)]
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -269,11 +271,11 @@ def test_nonsense_is_refused() -> None:
     system = ["system=spikebert", "task=glue/sst2"]
     for more, says in (
         (["distill=none"], "not pretrained"),
-        (["distill.cache=true"], "pads"),
+        (["distill.teacher.cache=true"], "pads"),
         (["backbone.options.num_attention_heads=7"], "does not divide"),
-        (["distill.scaled=true"], r"reduction=rows"),
+        (["distill.states.scaled=true"], r"reduction=rows"),
         (["backbone.options.mask=maybe"], "true or false"),
-        (["distill.head=teacher"], "head"),
+        (["distill.start.head=teacher"], "head"),
     ):
         with pytest.raises(ConfigError, match=says):
             load_config([*system, *more])

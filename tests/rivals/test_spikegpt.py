@@ -13,8 +13,9 @@ from torch import Tensor
 
 from spikelm.catalog.energy import energy_mj, spiking_energy_mj
 from spikelm.catalog.own_terms import rwkv_terms
+from spikelm.config.backbone import BackboneConfig
 from spikelm.config.compose import load_config
-from spikelm.config.schema import BackboneConfig, StageConfig
+from spikelm.config.stage import StageConfig
 from spikelm.data.batches.causal_blocks import CausalBatches
 from spikelm.data.tokens.packed import PackedDocuments
 from spikelm.errors import ConfigError
@@ -210,7 +211,7 @@ def test_its_recipe_and_what_it_cannot_do() -> None:
         (["task=glue/sst2"], "task=glue/sst2 is not valid for SpikeGPT"),
         (["T=4"], "T=4"),
         (["pretrain.adam=[0.9,2,1e-8]"], r"pretrain\.adam"),
-        (["pretrain.floor=1"], r"pretrain\.floor"),
+        (["pretrain.schedule.floor=1"], r"pretrain\.floor"),
     ):
         with pytest.raises(ConfigError, match=says):
             load_config(["system=spikegpt", *more])

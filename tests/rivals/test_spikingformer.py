@@ -155,7 +155,7 @@ def test_wrong_options_are_refused() -> None:
     with pytest.raises(ConfigError, match="task=general_distill is not valid for SpikingFormer"):
         load_config([system[0], "task=general_distill"])
     with pytest.raises(ConfigError, match="start=teacher is for a BERT"):
-        load_config([*system, "distill.start=teacher"])
+        load_config([*system, "distill.start.weights=teacher"])
     with pytest.raises(ConfigError, match="weights=binary is not valid"):
         load_config([*system, "weights=binary"])
     with pytest.raises(ConfigError, match=r"options\.norm is not known to backbone\.kind=bert"):

@@ -149,8 +149,8 @@ def test_a_loss_that_is_not_finite_stops_with_its_place(tmp_path: Path) -> None:
             "task=pretrain",
             "neuron=ann",
             "pretrain.lr=1e30",
-            "pretrain.warmup=0",
-            "pretrain.clip=null",
+            "pretrain.schedule.warmup=0",
+            "pretrain.optimizer.clip=null",
         )
     assert "not finite" in str(caught.value) or "first seen at" in str(caught.value)
     assert "pretrain.lr" in caught.value.fix

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 
-from spikelm.config.schema import TrainerConfig
+from spikelm.config.running import TrainerConfig
 from spikelm.errors import ConfigError
 from spikelm.spiking import neurons, spikify
 from spikelm.training.devices import acceleration

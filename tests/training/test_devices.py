@@ -178,7 +178,13 @@ def test_devices_are_not_shared_by_jobs_side_by_side(launcher: str, jobs: int) -
 def test_a_workers_error_is_the_runs(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"not finite|first seen at"):
         weights(
-            tmp_path, "task=pretrain", "neuron=ann", "pretrain.lr=1e30", "pretrain.warmup=0", "pretrain.clip=null", TWO
+            tmp_path,
+            "task=pretrain",
+            "neuron=ann",
+            "pretrain.lr=1e30",
+            "pretrain.schedule.warmup=0",
+            "pretrain.optimizer.clip=null",
+            TWO,
         )
 
 

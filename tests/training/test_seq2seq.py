@@ -19,7 +19,8 @@ from spikelm.data.sources.text_pairs import load_pairs
 from spikelm.data.tokens.bpe import load_pair_tokenizer
 from spikelm.errors import ConfigError
 from spikelm.runs.experiment import open_run, run_experiment
-from spikelm.runs.identity import identity, prerequisites
+from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import prerequisites
 from spikelm.runs.tracking import Tracker
 from spikelm.spiking import load_pretrained
 from spikelm.store.records import run_id
@@ -136,13 +137,13 @@ def test_a_plain_model_has_no_teacher_and_a_student_differs_by_its_losses() -> N
     assert not prerequisites(load_config(["task=sum/xsum", "neuron=ann"]))
     assert id_of("neuron=ann", "distill=none") == id_of("neuron=ann")
     assert id_of("neuron=lif", "distill=seq2seq") == id_of("neuron=lif"), "the paper's way is the default"
-    changes = ["distill.logits_loss=mse", "distill.scaled=true", "distill.attention=0", "distill=none"]
+    changes = ["distill.logits.loss=mse", "distill.states.scaled=true", "distill.losses.attention=0", "distill=none"]
     assert len({id_of("neuron=lif", change) for change in changes} | {id_of("neuron=lif")}) == len(changes) + 1
 
 
 @pytest.mark.parametrize("kind", ["kl", "mse"])
 def test_a_students_loss_is_the_plain_sum(kind: str, runs: Path) -> None:
-    stage = stage_of(config_of(runs, "task=sum/xsum", "neuron=bispike", f"distill.logits_loss={kind}"))
+    stage = stage_of(config_of(runs, "task=sum/xsum", "neuron=bispike", f"distill.logits.loss={kind}"))
     module, batch = stage.module, stage.train[0]
     module.model.train()
     loss = float(module.training_step(batch, 0))
@@ -193,6 +194,11 @@ def test_a_resumed_run_ends_where_the_whole_one_ends(tmp_path: Path) -> None:
 
 
 def test_options_of_labelled_tasks_are_refused() -> None:
-    for option in ("distill.noise=0.1", "distill.cache=true", "distill.start=general", "select=released"):
+    for option in (
+        "distill.rows.noise=0.1",
+        "distill.teacher.cache=true",
+        "distill.start.weights=general",
+        "select=released",
+    ):
         with pytest.raises(ConfigError):
             load_config(["task=sum/xsum", "neuron=bispike", option])

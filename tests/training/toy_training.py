@@ -12,7 +12,8 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from spikelm.config.schema import StageConfig, TrainerConfig
+from spikelm.config.running import TrainerConfig
+from spikelm.config.stage import ScheduleConfig, StageConfig
 from spikelm.data.batches.by_step import Batch, StepBatches
 from spikelm.store.records import MetricsCsv
 from spikelm.training.best_epoch import BestDev
@@ -28,7 +29,7 @@ class Toy(StageModule):
 
     def __init__(self, at: Callable[[str, int], None]) -> None:
         torch.manual_seed(0)
-        stage = StageConfig(steps=STEPS, lr=1e-2, schedule="linear", warmup=0.2)
+        stage = StageConfig(steps=STEPS, lr=1e-2, schedule=ScheduleConfig(warmup=0.2))
         super().__init__(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 1)), stage, STEPS, seed=1)
         self.at = at
 

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from spikelm.config.schema import SourceConfig, TaskConfig
+from spikelm.config.source import SourceConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data.sources.documents import documents_hash
 from spikelm.data.sources.glue_files import task_files
 from spikelm.data.sources.hub_text import text_repositories

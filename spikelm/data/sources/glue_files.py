@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spikelm.config.schema import TaskConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data.sources.row_files import READERS, Layout, Table, read_table
 from spikelm.errors import DataError
 

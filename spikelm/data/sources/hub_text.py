@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from spikelm.config.schema import HubText, SourceConfig
+from spikelm.config.source import HubText, SourceConfig
 from spikelm.data.sources.hub import hub_files, hub_rows
 from spikelm.data.sources.streams import Document, chunks, in_turns
 from spikelm.data.sources.text_files import plain_sentences

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from spikelm.config.schema import TaskConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data.sources.glue_files import listing, split_files, split_names, squeezed, task_folder
 from spikelm.data.sources.row_files import READERS, Layout, Table, lines, read_table
 from spikelm.errors import DataError

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spikelm.config.schema import SourceConfig, TaskConfig
+from spikelm.config.source import SourceConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.glue_files import local_rows, task_files
 from spikelm.data.sources.hub import hub_files, hub_table

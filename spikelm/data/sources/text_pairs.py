@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spikelm.config.schema import SourceConfig, TaskConfig
+from spikelm.config.source import SourceConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.hub import hub_files, hub_table
 from spikelm.data.sources.pair_files import layout_of, pair_files, read_pairs

@@ -11,7 +11,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from spikelm.config.schema import SourceConfig, TaskConfig, config_dir
+from spikelm.config.paths import config_dir
+from spikelm.config.source import SourceConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.glue_files import task_files, task_folder
 from spikelm.data.sources.rows import Text, content_hash, load_rows, local_root
@@ -40,7 +42,9 @@ def other_rows(task: TaskConfig, source: SourceConfig, limit: int) -> list[Docum
     rows = [document for other in alike for document in _documents(other, source, limit)]
     rows = [document for document in rows if len(document) == len(task.columns)]
     if not rows:
-        raise DataError(f"distill.task_rows: the source has no other task like {task.name}", "distill.task_rows=0")
+        raise DataError(
+            f"distill.rows.other_tasks: the source has no other task like {task.name}", "distill.rows.other_tasks=0"
+        )
     return rows
 
 

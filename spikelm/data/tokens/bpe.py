@@ -9,7 +9,9 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from spikelm.catalog.checkpoint_files import weights_folder
-from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
+from spikelm.config.backbone import BackboneConfig
+from spikelm.config.source import SourceConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.content_hash import tokenizer_file
 from spikelm.data.sources.rows import Text

@@ -13,7 +13,7 @@ import numpy as np
 from filelock import FileLock
 from tokenizers import Tokenizer
 
-from spikelm.config.schema import TaskConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data.sources.rows import Text
 from spikelm.data.sources.streams import chunks
 from spikelm.data.tokens.bpe import PairTokenizer

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from spikelm.config.schema import TaskConfig
+from spikelm.config.task import TaskConfig
 
 UNLABELLED = -100  # torch's ignored class
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from spikelm.config.schema import TaskConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data.sources.streams import chunks
 from spikelm.data.tokens.bpe import PairTokenizer
 

@@ -11,7 +11,8 @@ from filelock import FileLock
 from tokenizers import Tokenizer
 
 from spikelm.catalog.checkpoint_files import weights_folder
-from spikelm.config.schema import BackboneConfig, SourceConfig
+from spikelm.config.backbone import BackboneConfig
+from spikelm.config.source import SourceConfig
 from spikelm.data import microworld
 from spikelm.data.sources.content_hash import vocab_file
 from spikelm.data.sources.documents import documents_hash, load_documents

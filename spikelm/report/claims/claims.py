@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import yaml
 
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.claims.quantities import Quantity, measured
 from spikelm.report.query.selection import Found, Results

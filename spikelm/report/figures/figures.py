@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.figures.style import styled
 from spikelm.report.query.selection import Found, Results, Wanted

@@ -6,22 +6,24 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from spikelm.config.compose import load_config
+from spikelm.config.paths import config_dir
 from spikelm.config.plugins import config_files
-from spikelm.config.schema import config_dir
+from spikelm.config.task import TaskConfig
 from spikelm.errors import SpikeLMError
-from spikelm.runs.identity import READING, SAID
-from spikelm.runs.labels import system_file, systems
 from spikelm.store.records import digest
 
 GROUPS = ("neuron", "weights", "backbone", "distill")  # named by their `name`, said only where a default is not it
 #: what cannot change a result, and what is only said about it
 IGNORED = ("tracker.", "force", "dry_run", "runs_dir", "source.mirror")
 KEPT = "trainer.precision"
+SAID = ("name", "valid", "bits", "spikes")
+#: fields of a task that say how to read it
+READING = tuple(item.name for item in fields(TaskConfig) if not item.metadata.get("decides", True))
 PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
 SECONDS = 10.0  # of CPU; composing a config takes some 0.2: what does not fit in comes with the next build
 
@@ -103,7 +105,7 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _differs(base: Mapping[str, Any], wanted: Mapping[str, Any], key: str) -> bool:
     value = wanted.get(key)
-    if key not in wanted or key == "system":
+    if key not in wanted or key.startswith("system."):
         return False
     if key not in base:
         return value not in (None, "", [], {})
@@ -113,14 +115,12 @@ def _differs(base: Mapping[str, Any], wanted: Mapping[str, Any], key: str) -> bo
 def _choices(saved: Mapping[str, Any]) -> list[str]:
     """System or neuron, task, scale, source, T and k, as a person would write them."""
     neuron, source = saved["neuron"], saved["source"]
-    system = system_file(saved)
+    system = saved["system"]["name"]
     found = [f"task={saved['task']['name']}", *([f"system={system}"] if system else [f"neuron={neuron['name']}"])]
     found += [f"scale={saved['scale']}", f"source={source['name']}"]
     found += [f"recipe={saved['recipe']}"] if saved.get("recipe") else []
-    own = systems()[system] if system else {}
-    for key in ("T", "k"):
-        if key in saved and saved[key] != own.get(key) and (not system or key in neuron):
-            found += [_word(key, saved[key], True)] if key in neuron else []
+    if not system:
+        found += [_word(key, saved[key], True) for key in ("T", "k") if key in neuron]
     return found
 
 

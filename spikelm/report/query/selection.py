@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spikelm.config.schema import Config, default_runs_dir
+from spikelm.config.paths import default_runs_dir
+from spikelm.config.schema import Config
 from spikelm.report.query.composed import composed
 from spikelm.runs.experiment import open_run
 from spikelm.runs.identity import identity

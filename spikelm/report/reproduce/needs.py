@@ -14,8 +14,9 @@ from rich.table import Table
 from spikelm.config.schema import Config
 from spikelm.report.query.selection import Found
 from spikelm.runs.experiment import open_run
-from spikelm.runs.identity import label, prerequisites
+from spikelm.runs.labels import title
 from spikelm.runs.plan import planned_steps
+from spikelm.runs.prerequisites import prerequisites
 from spikelm.store.store import Run
 
 
@@ -33,7 +34,7 @@ class Need:
 
     @property
     def title(self) -> str:
-        return f"{self.config.task.name} {self.config.system or label(self.config)} T={self.config.time_steps}"
+        return f"{self.config.task.name} {title(self.config)} T={self.config.time_steps}"
 
 
 class Timings:

@@ -121,7 +121,7 @@ def computed_from(table: PaperTable, results: Results) -> str:
         )
     if names & {"energy_fp32", "energy_fp16", "firing"}:
         measure = next(iter(configs.values())).measure
-        others = list(dict.fromkeys(c.system for c in configs.values() if not has_pretraining(c)))
+        others = list(dict.fromkeys(c.system.title for c in configs.values() if not has_pretraining(c)))
         which = f"; of {', '.join(others)}, which have none of their own, the fine-tuned runs" if others else ""
         return (
             f"Energy and firing rates are measured on {measure.samples} samples of {measure.length} tokens with the "

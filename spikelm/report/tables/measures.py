@@ -79,7 +79,7 @@ def measured_runs(results: Results, system: str, tuned: Sequence[Found], seed: i
 
 def has_pretraining(config: Config) -> bool:
     """Whether a system has a pretrained run of its own, with its own neurons."""
-    converted_later = config.converted and config.distill.start != "pretrained"
+    converted_later = config.converted and config.distill.start.weights != "pretrained"
     return not (config.backbone.path or config.backbone.keep_layers or converted_later)
 
 

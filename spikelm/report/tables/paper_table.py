@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from spikelm.config.check_values import nearest
-from spikelm.config.schema import config_dir
+from spikelm.config.fields import nearest
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 
 TABLES = sorted(int(path.stem.removeprefix("table")) for path in (config_dir() / "table").glob("table*.yaml"))

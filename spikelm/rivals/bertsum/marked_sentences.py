@@ -9,7 +9,9 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer
 
-from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
+from spikelm.config.backbone import BackboneConfig
+from spikelm.config.source import SourceConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data.sources.rows import Text
 from spikelm.data.tokens.bpe import PairTokenizer
 from spikelm.data.tokens.tokenizer import load_tokenizer

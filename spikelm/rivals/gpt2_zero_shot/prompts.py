@@ -9,7 +9,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
+from spikelm.config.backbone import BackboneConfig
+from spikelm.config.source import SourceConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.documents import documents_hash, load_documents
 from spikelm.data.sources.rows import Text

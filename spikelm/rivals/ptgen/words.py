@@ -7,7 +7,9 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
+from spikelm.config.backbone import BackboneConfig
+from spikelm.config.source import SourceConfig
+from spikelm.config.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.rows import Text
 from spikelm.data.sources.streams import Stream

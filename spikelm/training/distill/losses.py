@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from spikelm.config.schema import DistillConfig
+from spikelm.config.distill import DistillConfig
 
 
 def logits_loss(student: Tensor, teacher: Tensor, temperature: float, kind: str = "kl") -> Tensor:
@@ -106,9 +106,9 @@ def layer_weights(settings: DistillConfig, layers: int, progress: float) -> list
 
     progressive: the first layer alone at the start, one more at a time, all of them after half of the steps.
     """
-    if settings.layers == "last":
+    if settings.states.layers == "last":
         active = [layer == layers - 1 for layer in range(layers)]
-    elif settings.layers == "progressive":
+    elif settings.states.layers == "progressive":
         reached = min(layers, 1 + math.floor(2 * progress * layers))
         active = [layer < reached for layer in range(layers)]
     else:

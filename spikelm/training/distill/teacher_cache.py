@@ -1,4 +1,4 @@
-"""A teacher's outputs on the training rows, computed once and mapped from disk ever after (distill.cache=true)."""
+"""A teacher's outputs on the training rows, computed once and then mapped from disk (distill.teacher.cache=true)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,80 @@
+"""What is learned: a task with labels, text pairs to learn to write, or text to pretrain and distil on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omegaconf import MISSING
+
+from spikelm.config.fields import NO_RUN, setting
+from spikelm.errors import ConfigError
+from spikelm.rules import Rule
+
+TEXT_METRICS = ("rougeL", "rouge1", "rouge2", "rougeLsum", "bleu", "chrf")
+LABELLED = ("classification", "regression")
+UNLABELLED = ("pretrain", "general")
+KINDS_OF_TASK = (*LABELLED, "seq2seq", *UNLABELLED)
+COUNT = Rule(whole=True, least=0)
+
+
+@dataclass
+class GenerateConfig:
+    """How texts are written."""
+
+    beams: int = setting(1, Rule(whole=True, least=1))
+    min_length: int = setting(0, COUNT)
+    max_length: int = setting(64, Rule(whole=True, least=1))
+    length_penalty: float = setting(1.0, Rule())
+    no_repeat_ngram: int = setting(0, COUNT)  # words in a row that no text has twice; 0: any
+
+
+@dataclass
+class TaskConfig:
+    """A task is one YAML. Fields that say how to read it decide nothing: what is read is in the hash of its content."""
+
+    name: str = MISSING
+    kind: str = setting(MISSING, Rule(choices=KINDS_OF_TASK))
+    columns: list[str] = setting([])
+    labels: list[str] = setting([])
+    metrics: list[str] = setting([])  # the first one is the headline
+    splits: dict[str, str] = setting({})  # evaluated split -> suffix of its metrics
+    repo: str = setting("", decides=NO_RUN)  # the hub's repository of the task; empty: source.glue
+    hub: str = setting("", decides=NO_RUN)  # the name of its configuration there
+    revision: str = setting("", decides=NO_RUN)  # of repo
+    folders: list[str] = setting([], decides=NO_RUN)  # other names that its folder of files may have
+    files: str = setting(
+        "", decides=NO_RUN
+    )  # the folder of its own labelled rows, whatever the source (a plugin's task)
+    official_rows: dict[str, int] = setting({}, decides=NO_RUN)  # split -> rows of the published data
+    file_columns: dict[str, str] = setting({}, decides=NO_RUN)  # column -> its name in the published files, if another
+    tsv_columns: list[str] = setting([], decides=NO_RUN)  # of an official TSV without a header line
+    skip_broken: bool = setting(
+        False, decides=NO_RUN
+    )  # leave out TSV rows with too few or too many fields, as the hub does
+    # what follows is for text pairs
+    languages: list[str] = setting([])  # codes of source and target for a multilingual tokenizer
+    source_length: int = setting(0, COUNT)  # most tokens of a source
+    target_length: int = setting(0, COUNT)  # of a target
+    generate: GenerateConfig = setting(GenerateConfig)
+
+
+def check_task(task: TaskConfig, positions: int) -> None:
+    """Columns, lengths, languages and generation of text pairs; other kinds of tasks have none of this."""
+    if task.kind != "seq2seq":
+        return
+    if task.files:
+        raise ConfigError("task.files is for labelled rows", "text pairs are read with source=local source.root=DIR")
+    if len(task.columns) != 2:
+        raise ConfigError(f"task.columns={list(task.columns)} is not valid; it is the source and the target")
+    if len(task.languages) not in (0, 2):
+        raise ConfigError(f"task.languages={list(task.languages)} is not valid; it is none or two: source and target")
+    for key in ("source_length", "target_length"):
+        if getattr(task, key) < 3:  # a text has two special tokens
+            raise ConfigError(f"task.{key}={getattr(task, key)} is not valid; it is a whole number of at least 3")
+    shortest, longest = task.generate.min_length, task.generate.max_length
+    if shortest > longest:
+        raise ConfigError(f"task.generate.min_length={shortest} is above task.generate.max_length={longest}")
+    lengths = {"source_length": task.source_length, "target_length": task.target_length}
+    for key, length in {**lengths, "generate.max_length": longest}.items():
+        if length > positions:
+            raise ConfigError(f"task.{key}={length} is longer than backbone.positions={positions}")
