@@ -75,6 +75,7 @@ def audit_main(argv: Sequence[str]) -> int:
         _refuse_plain(kind, "it has no neurons: nothing of it is spike-driven")
     from rich.console import Console
 
+    from spikelm.config.recorded import from_record
     from spikelm.measure.audit import audit
     from spikelm.spiking import load_pretrained
     from spikelm.training.fit import quiet_libraries
@@ -83,7 +84,7 @@ def audit_main(argv: Sequence[str]) -> int:
     quiet_libraries()
     console = Console()
     model = load_pretrained(directory / "model")
-    batch, T = audit_batch(result["config"]), int(result["config"]["neuron"].get("T", 1))
+    batch, T = audit_batch(result["config"]), from_record(result["config"]).time_steps
     report, verdict = audit(model, batch, T), result["spike_driven"]
     report.print(console)
     same = report.verdict == verdict["verdict"]

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from spikelm.config import trust
 from spikelm.config.schema import Config
 from spikelm.errors import ConfigError
 
@@ -16,22 +15,19 @@ LONGEST = 100  # letters of a name: it becomes part of a path
 
 
 def check_safety(config: Config) -> None:
-    """Names are plain words, classes are of trusted packages; all of it is only looked at, nothing is imported."""
+    """Names are plain words."""
     names: dict[str, Any] = {
         "task.name": config.task.name,
         "scale": config.scale,
         "backbone.name": config.backbone.name,
-        "neuron.name": config.neuron.get("name", ""),
-        "weights.name": config.weights.get("name", ""),
+        "neuron.name": config.neuron.name,
+        "weights.name": config.weights.name,
     }
     for key, name in names.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > LONGEST:
             raise ConfigError(f"{key}={name!r} is no name: letters, digits and _ . + = -, with / between parts")
     if not config.system.isprintable() or set("/\\") & set(config.system) or len(config.system) > LONGEST:
         raise ConfigError(f"system={config.system!r} is no title: printable, without / and \\")
-    for group in ("neuron", "weights"):
-        _check_class(getattr(config, group), group)
-        _check_class(config.previous.get(group), f"previous.{group}")
 
 
 def check_finite(node: Any, where: str = "") -> None:
@@ -41,13 +37,3 @@ def check_finite(node: Any, where: str = "") -> None:
     items = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list | tuple) else ()
     for key, value in items:
         check_finite(value, f"{where}.{key}" if where else str(key))
-
-
-def _check_class(node: Any, where: str) -> None:
-    if node is None:
-        return
-    if not isinstance(node, Mapping):
-        raise ConfigError(f"{where}={node} is not valid; it is a mapping, as in conf/{where.rpartition('.')[2]}/")
-    target = node.get("_target_")
-    if target is not None:
-        trust.refuse(str(target), f"{where} class")

@@ -118,8 +118,6 @@ def check_altered(config: Config) -> None:
             "distill.start=previous and distill.teacher=previous need a student before this one, on a task with labels",
             "system=bit_multi",
         )
-    if unknown := sorted(set(config.previous) - {"neuron", "weights", "variant", "finetune"}):
-        raise ConfigError(f"unknown key previous.{unknown[0]}; valid: neuron, weights, variant, finetune")
     kept = backbone.keep_layers
     if kept is not None and not 1 <= kept <= backbone.layers:
         raise ConfigError(f"backbone.keep_layers={kept} is not valid; the backbone has {backbone.layers} layers")

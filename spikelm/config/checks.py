@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -14,12 +14,26 @@ from spikelm.catalog.kinds import KINDS
 from spikelm.config.check_backbone import check_backbone
 from spikelm.config.check_pairs import check_pairs
 from spikelm.config.check_safety import check_finite, check_safety
+from spikelm.config.check_specs import check_neuron, check_quantizer
 from spikelm.config.check_stages import check_altered, check_distill, check_stage
 from spikelm.config.check_values import check_values, nearest
 from spikelm.config.resolvers import register_resolvers
-from spikelm.config.schema import Config, SourceConfig, default_runs_dir, structured
+from spikelm.config.schema import (
+    Composed,
+    Config,
+    PreviousStudent,
+    SourceConfig,
+    StageConfig,
+    VariantConfig,
+    default_runs_dir,
+    structured,
+)
 from spikelm.config.siblings import take_sibling
+from spikelm.config.specs import NeuronSpec, QuantizerSpec
 from spikelm.errors import ConfigError
+
+AnySpec = TypeVar("AnySpec", NeuronSpec, QuantizerSpec)
+AnySettings = TypeVar("AnySettings", StageConfig, VariantConfig)
 
 #: mappings whose keys are not the schema's
 OPEN = (
@@ -53,16 +67,53 @@ def typed(cfg: DictConfig) -> Config:
         if merged.backbone.path:
             _fill_sizes(merged.backbone)
         OmegaConf.resolve(merged)
-        config = OmegaConf.to_object(merged)
+        composed = OmegaConf.to_object(merged)
+        if not isinstance(composed, Composed):
+            raise ConfigError("the config does not follow the schema")
+        config = _with_specs(composed)
     except OmegaConfBaseException as error:
         raise ConfigError(_schema_message(error)) from error
-    if not isinstance(config, Config):
-        raise ConfigError("the config does not follow the schema")
     for key in PATHS:
         if value := getattr(config.source, key):
             setattr(config.source, key, str(Path(value).expanduser().absolute()))
     check(config)
     return config
+
+
+def _with_specs(composed: Composed) -> Config:
+    """The typed tree: mappings become specs, and what a previous student changes becomes that student."""
+    kept = {item.name: getattr(composed, item.name) for item in fields(Composed)}
+    kept["neuron"] = _spec(NeuronSpec, composed.neuron, "neuron")
+    kept["weights"] = _spec(QuantizerSpec, composed.weights, "weights")
+    config = Config(**{**kept, "previous": None})
+    if changes := composed.previous:
+        config.previous = _previous(config, changes)
+    return config
+
+
+def _spec(kind: type[AnySpec], node: Any, where: str) -> AnySpec:
+    if not isinstance(node, Mapping):
+        raise ConfigError(f"{where}={node} is not valid; it is a mapping, as in conf/{where.rpartition('.')[2]}/")
+    return kind.from_mapping({str(key): value for key, value in node.items()})
+
+
+def _previous(config: Config, changes: Mapping[str, Any]) -> PreviousStudent:
+    """The student before this one: what is not said of it is as in this one, of its variant as in no variant."""
+    parts = [item.name for item in fields(PreviousStudent)]
+    if unknown := sorted(set(changes) - set(parts)):
+        raise ConfigError(f"unknown key previous.{unknown[0]}; valid: {', '.join(parts)}")
+    variant, finetune = changes.get("variant"), changes.get("finetune", {})
+    return PreviousStudent(
+        neuron=_spec(NeuronSpec, changes.get("neuron", config.neuron.to_mapping()), "previous.neuron"),
+        weights=_spec(QuantizerSpec, changes.get("weights", config.weights.to_mapping()), "previous.weights"),
+        variant=config.variant if variant is None else _merged(VariantConfig(), variant),
+        finetune=_merged(config.finetune, finetune),
+    )
+
+
+def _merged(settings: AnySettings, changes: Any) -> AnySettings:
+    merged: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(settings), changes))
+    return merged
 
 
 def _kind(path: str) -> str:
@@ -119,7 +170,7 @@ def all_keys() -> list[str]:
             if isinstance(child, DictConfig) and not child._is_none() and not child._is_missing():
                 yield from walk(child, f"{prefix}{key}.")
 
-    return list(walk(OmegaConf.structured(Config), ""))
+    return list(walk(OmegaConf.structured(Composed), ""))
 
 
 def check(config: Config) -> None:
@@ -142,10 +193,11 @@ def check(config: Config) -> None:
     check_distill(config)
     check_pairs(config.task, config.backbone.positions)
     _check_source(config.source)
-    check_neuron(config.neuron)
-    check_neuron(config.weights, "weights")
-    for group in ("neuron", "weights"):
-        check_neuron(config.previous.get(group, {}), f"previous.{group}")
+    check_neuron(config.neuron, "neuron")
+    check_quantizer(config.weights, "weights")
+    if config.previous:
+        check_neuron(config.previous.neuron, "previous.neuron")
+        check_quantizer(config.previous.weights, "previous.weights")
     check_altered(config)
     check_finite(asdict(config))
 
@@ -164,24 +216,3 @@ def _check_source(source: SourceConfig) -> None:
             raise ConfigError(f"source.{key}={folder} is not a folder")
     if source.tokenizer and not Path(source.tokenizer).exists():
         raise ConfigError(f"source.tokenizer={source.tokenizer} does not exist; it is a vocab.txt or its folder")
-
-
-def check_neuron(neuron: Mapping[str, Any], group: str = "neuron") -> None:
-    """Arguments of a neuron or quantiser against the `valid` block of its own YAML: choices, a bound, or a type."""
-    valid = neuron.get("valid", {})
-    for key, value in neuron.items():
-        if key in ("_target_", "name", "valid", "T", "bits", "spikes"):
-            continue
-        if key not in valid:
-            raise ConfigError(f"unknown key {group}.{key}{nearest(key, valid)}")
-        rule = valid[key]
-        if isinstance(rule, list):
-            good, means = value in rule, ", ".join(map(str, rule))
-        elif rule == "bool":
-            good, means = isinstance(value, bool), "true or false"
-        else:
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            bound = {"> 0": number and value > 0, ">= 0": number and value >= 0, "number": number}
-            good, means = bool(bound[rule]), rule
-        if not good:
-            raise ConfigError(f"{group}.{key}={value} is not valid; valid: {means}")

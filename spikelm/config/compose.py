@@ -25,7 +25,7 @@ from spikelm.config.checks import all_keys, typed
 from spikelm.config.plugins import config_dirs, config_files, option_file, option_names, register_search_path
 from spikelm.config.redact import refuse_secrets
 from spikelm.config.resolvers import register_resolvers
-from spikelm.config.schema import Config, config_dir, default_runs_dir
+from spikelm.config.schema import Composed, Config, config_dir, default_runs_dir
 from spikelm.config.trust import refuse_targets
 from spikelm.errors import ConfigError
 from spikelm.store.records import disk_errors
@@ -42,7 +42,7 @@ def register_schema() -> None:
 @lru_cache(maxsize=1)
 def _register(runs_dir: str) -> None:
     """Once, and again when another store is named: it is a default of the schema."""
-    ConfigStore.instance().store(name="schema", node=Config)
+    ConfigStore.instance().store(name="schema", node=Composed)
 
 
 def load_config(overrides: Sequence[str]) -> Config:
@@ -239,5 +239,5 @@ def _neuron_keys() -> list[str]:
     for group in ("neuron", "weights"):
         for path in config_files(group):
             keys |= {f"{group}.{key}" for key in re.findall(r"^(\w+):", path.read_text(), re.MULTILINE)}
-    hidden = ("defaults", "valid", "name", "_target_", "bits", "spikes")
+    hidden = ("defaults", "name", "_target_", "bits", "spikes")
     return [key for key in keys if not key.endswith(hidden)]

@@ -19,13 +19,18 @@ from spikelm.config.schema_settings import (
     TrainerConfig,
     VariantConfig,
 )
+from spikelm.config.specs import NeuronSpec, QuantizerSpec
 
 __all__ = [
     "BackboneConfig",
+    "Composed",
     "Config",
     "DistillConfig",
     "HubText",
     "MeasureConfig",
+    "NeuronSpec",
+    "PreviousStudent",
+    "QuantizerSpec",
     "SourceConfig",
     "StageConfig",
     "TaskConfig",
@@ -159,8 +164,18 @@ class TeacherConfig(StageConfig):
 
 
 @dataclass
-class Config:
-    """One run: task, neuron, backbone, source and how to train and measure it."""
+class PreviousStudent:
+    """The student that a student starts from, or imitates: what of it is not the same."""
+
+    neuron: NeuronSpec
+    weights: QuantizerSpec
+    variant: VariantConfig
+    finetune: StageConfig
+
+
+@dataclass
+class Composed:
+    """One run as Hydra composes it: a neuron and a quantiser are open mappings, whose keys are their class's."""
 
     task: TaskConfig = field(default_factory=TaskConfig)
     neuron: dict[str, Any] = field(default_factory=dict)
@@ -188,6 +203,15 @@ class Config:
     dry_run: bool = False  # say what would be done, and stop
     runs_dir: str = field(default_factory=default_runs_dir)
 
+
+@dataclass
+class Config(Composed):
+    """One run: task, neuron, backbone, source and how to train and measure it."""
+
+    neuron: NeuronSpec = field(default_factory=NeuronSpec)  # type: ignore[assignment]
+    weights: QuantizerSpec = field(default_factory=QuantizerSpec)  # type: ignore[assignment]
+    previous: PreviousStudent | None = None  # type: ignore[assignment]
+
     @property
     def stage(self) -> StageConfig:
         """The stage this run trains."""
@@ -202,22 +226,22 @@ class Config:
     @property
     def time_steps(self) -> int:
         """T for a spiking model, 1 for the ANN."""
-        return int(self.neuron.get("T", 1))
+        return self.T if self.spiking else 1
 
     @property
     def spiking(self) -> bool:
         """Whether there are neurons at the sites; those of a low-bit model round, but are no spikes (`fires`)."""
-        return bool(self.neuron.get("_target_"))
+        return bool(self.neuron)
 
     @property
     def fires(self) -> bool:
         """Whether the neurons are spikes, so that firing rates and the energy of additions mean something."""
-        return self.spiking and bool(self.neuron.get("spikes", True))
+        return self.spiking and self.neuron.spikes
 
     @property
     def quantized(self) -> bool:
         """Whether the weights have few bits."""
-        return bool(self.weights.get("_target_"))
+        return bool(self.weights)
 
     @property
     def converted(self) -> bool:
@@ -225,13 +249,15 @@ class Config:
         return self.spiking or self.quantized
 
     @property
-    def bits(self) -> dict[str, Any]:
+    def bits(self) -> dict[str, int | str]:
         """Bits of weights and activations as table 4 counts them: a number, or ter; a spike of {0, 1} has one."""
-        weights = self.weights.get("bits", 32) if self.quantized else 32
-        return {"weights": weights, "activations": self.neuron.get("bits", 1) if self.spiking else 32}
+        return {
+            "weights": self.weights.bits if self.quantized else 32,
+            "activations": self.neuron.bits if self.spiking else 32,
+        }
 
 
 @lru_cache(maxsize=1)
 def structured(runs_dir: str) -> Any:
     """The schema as OmegaConf has it, made once for a default store; not to be changed: a merge starts from a copy."""
-    return OmegaConf.structured(Config)
+    return OmegaConf.structured(Composed)

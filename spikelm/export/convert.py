@@ -20,26 +20,28 @@ from spikelm.neurons.amplitude import ALPHA_FLOOR
 from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.lif import LIF
 from spikelm.spiking import neurons
+from spikelm.spiking.conversion import ENTRY, conversion_of
+from spikelm.spiking.variants import changes_of
 
 #: of a config: what an exported model has no use for
-LEFT_OUT = ("spikelm", "architectures", "model_type", "transformers_version", "dtype", "_name_or_path")
+LEFT_OUT = (ENTRY, "architectures", "model_type", "transformers_version", "dtype", "_name_or_path")
 
 
 def refuse(model: Any) -> None:
     """Raise where a model cannot be exported, and say why."""
     config = model.config
-    spec = getattr(config, "spikelm", None) or {}
+    conversion = conversion_of(config)
     kind = type(model).__name__
     if config.model_type != "bert" or not kind.endswith("ForSequenceClassification"):
         raise ConfigError(f"{kind} cannot be exported: only classifiers made of BERT can", "a run of task=glue/...")
-    if spec.get("weights"):
+    if conversion and conversion.weights:
         raise ConfigError("low-bit weights cannot be exported: they are merged with no amplitude", "weights=none")
-    if not spec.get("neuron"):
+    if not (conversion and conversion.neuron):
         raise ConfigError(
             "this is a plain model: there are no spikes to export", "transformers loads it as it is: RUN/model"
         )
-    if spec.get("variant"):
-        raise ConfigError(f"variant.{next(iter(spec['variant']))} cannot be exported", "a run without variant")
+    if changes := changes_of(conversion.variant):
+        raise ConfigError(f"variant.{changes[0]} cannot be exported", "a run without variant")
     for neuron in neurons(model):
         if not isinstance(neuron, BiSpike | LIF):
             raise ConfigError(f"{type(neuron).__name__} cannot be exported", "neuron=bispike or neuron=lif")

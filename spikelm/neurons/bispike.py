@@ -11,6 +11,7 @@ from spikelm.neurons.amplitude import ALPHA_FLOOR, AmplitudeNeuron, mean_magnitu
 from spikelm.neurons.kernels.arctan import wide
 from spikelm.neurons.kernels.clip import ClipRule, clip_run, clip_spikes
 from spikelm.neurons.kernels.inference import levels, quick
+from spikelm.rules import NotNegative, Positive
 
 
 class BiSpike(AmplitudeNeuron):
@@ -27,13 +28,13 @@ class BiSpike(AmplitudeNeuron):
         self,
         T: int,
         memory: bool = True,
-        k: float = 2.0,
+        k: Positive = 2.0,
         direction: Literal["bi", "uni"] = "bi",
         elastic: bool = True,
         alpha: Literal["frozen", "learnable"] = "frozen",
         fire: Literal["round", "paper"] = "round",
         reset: Literal["code", "paper", "normalized"] = "code",
-        beta: float = 0.25,
+        beta: NotNegative = 0.25,
     ) -> None:
         super().__init__(T, memory, elastic, learnable=alpha == "learnable")
         self.k = k

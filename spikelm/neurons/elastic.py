@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +56,7 @@ class Elastic(AmplitudeNeuron):
     levels = "{-a, a}"
 
     def __init__(
-        self, T: int, memory: bool = True, width: int = 1, shift: bool = True, unsigned_ffn: bool = True
+        self, T: int, memory: bool = True, width: Literal[1, 2] = 1, shift: bool = True, unsigned_ffn: bool = True
     ) -> None:
         super().__init__(T, memory, elastic=True, learnable=True)
         self.width = width

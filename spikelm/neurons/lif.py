@@ -12,6 +12,7 @@ from spikelm.neurons.kernels.arctan import wide
 from spikelm.neurons.kernels.clip import ClipRule, clip_spikes
 from spikelm.neurons.kernels.inference import levels, quick
 from spikelm.neurons.kernels.packing import Packed, packed_of
+from spikelm.rules import NotNegative, Positive
 
 
 class LIF(Neuron):
@@ -24,8 +25,8 @@ class LIF(Neuron):
         self,
         T: int,
         memory: bool = True,
-        beta: float = 0.25,
-        theta: float = 1.0,
+        beta: NotNegative = 0.25,
+        theta: Positive = 1.0,
         fire: Literal["threshold", "round"] = "threshold",
     ) -> None:
         super().__init__(T, memory)

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from spikelm.neurons.base import Neuron
 from spikelm.neurons.kernels.arctan import ParallelArctan
+from spikelm.rules import Positive
 
 
 class PSN(Neuron):
     """h = W x + b over the time axis, s = [h >= 0]; W (T, T) uniform, b (T, 1) starts at -theta."""
 
-    def __init__(self, T: int, memory: bool = True, theta: float = 1.0) -> None:
+    def __init__(self, T: int, memory: bool = True, theta: Positive = 1.0) -> None:
         super().__init__(T, memory)
         self.theta = theta
         self.weight = nn.Parameter(torch.empty(T, T))

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from spikelm.neurons.base import Neuron
 from spikelm.neurons.kernels.rounding import Ternary
+from spikelm.rules import Positive
 
 
 class TernaryActivation(Neuron):
@@ -13,7 +14,7 @@ class TernaryActivation(Neuron):
 
     levels = "{-a, 0, a}"
 
-    def __init__(self, T: int, memory: bool = True, clip: float = 2.5) -> None:
+    def __init__(self, T: int, memory: bool = True, clip: Positive = 2.5) -> None:
         super().__init__(T, memory)
         self.clip = clip
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor
 
 from spikelm.neurons.amplitude import ALPHA_FLOOR, AmplitudeNeuron, largest_magnitude
 from spikelm.neurons.kernels.rounding import Uniform, top_level
+from spikelm.rules import NotNegative
 
 
 class UniformActivation(AmplitudeNeuron):
@@ -16,7 +19,7 @@ class UniformActivation(AmplitudeNeuron):
 
     levels = "{-M S, ..., M S}"
 
-    def __init__(self, T: int, memory: bool = True, width: int = 8, decay: float = 0.999) -> None:
+    def __init__(self, T: int, memory: bool = True, width: Literal[2, 4, 8] = 8, decay: NotNegative = 0.999) -> None:
         super().__init__(T, memory, elastic=True, learnable=False)
         self.width = width
         self.decay = decay

@@ -14,6 +14,8 @@ from spikelm.catalog.kinds import kind_of
 from spikelm.catalog.checkpoint_files import weights_identity
 from spikelm.store.records import run_id
 from spikelm.config.schema import BackboneConfig, Config, StageConfig, TaskConfig, VariantConfig, config_dir
+from spikelm.config.specs import NeuronSpec, QuantizerSpec
+from spikelm.errors import ConfigError
 
 #: fields of a task that say how to read it: what is read is in the hash of its content
 READING = (
@@ -51,11 +53,6 @@ LATER = {
 FORMAT = 1  # raise when the same config no longer gives the same result
 
 
-PLAIN = {"name": "ann"}  # conf/neuron/ann.yaml, the neuron of every teacher
-UNQUANTIZED = {"name": "none"}  # conf/weights/none.yaml, its weights
-SAID = ("name", "valid", "bits", "spikes")  # of a neuron or quantiser: told to the reader, not to its class
-
-
 def _task(name: str) -> TaskConfig:
     loaded = OmegaConf.load(config_dir() / "task" / f"{name}.yaml")
     found: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), loaded))
@@ -73,18 +70,15 @@ def pretraining_of(config: Config) -> Config:
 
 def general_of(config: Config) -> Config:
     """The config of the general distillation that a student starts from: same system, source text and scale."""
-    neuron = {**config.neuron, "T": config.distill.general_T or config.time_steps}
-    seed = config.general.seed
-    return replace(
-        config, task=_task("general_distill"), neuron=neuron, T=neuron["T"], seed=seed, select="last", force=False
-    )
+    T, seed = config.distill.general_T or config.time_steps, config.general.seed
+    return replace(config, task=_task("general_distill"), T=T, seed=seed, select="last", force=False)
 
 
 def teacher_of(config: Config) -> Config:
     """The config of a student's teacher: the plain model of the same task, or of the same pretraining."""
     stage = StageConfig(**asdict(config.teacher))
-    altered: dict[str, Any] = {"weights": dict(UNQUANTIZED), "variant": VariantConfig()}
-    plain = replace(config, neuron=dict(PLAIN), **altered, system="", finetune=stage, select="last", force=False)
+    unchanged = replace(config, neuron=NeuronSpec(), weights=QuantizerSpec(), variant=VariantConfig())
+    plain = replace(unchanged, system="", finetune=stage, select="last", force=False)
     if kind_of(config.backbone).neuron == "spiking":  # without a plain form: taught by the BERT of its size
         plain.backbone = replace(config.backbone, kind="bert", options={})
     return pretraining_of(plain) if config.task.kind in UNLABELLED else replace(plain, seed=stage.seed)
@@ -92,12 +86,12 @@ def teacher_of(config: Config) -> Config:
 
 def previous_of(config: Config) -> Config:
     """The config of the student that a student starts from: other neuron, weights or variant, from the teacher."""
-    own = {"neuron": config.neuron, "weights": config.weights}
-    changes: dict[str, Any] = {key: dict(config.previous.get(key, value)) for key, value in own.items()}
-    changes["variant"] = VariantConfig(**config.previous.get("variant", asdict(config.variant)))
-    changes["finetune"] = replace(config.finetune, **config.previous.get("finetune", {}))
+    before = config.previous
+    if before is None:
+        raise ConfigError("the config names no student before this one", "system=bit_multi")
     distill = replace(config.distill, start="teacher", teacher="ann")
-    return replace(config, **changes, distill=distill, previous={}, system="", force=False)
+    student = replace(config, neuron=before.neuron, weights=before.weights, variant=before.variant)
+    return replace(student, finetune=before.finetune, distill=distill, previous=None, system="", force=False)
 
 
 def distills(config: Config) -> bool:
@@ -131,7 +125,7 @@ def prerequisites(config: Config) -> dict[str, Config]:
 
 def identity(config: Config) -> dict[str, Any]:
     """The canonical content that is hashed; a run holds those it needs by id."""
-    neuron = {key: value for key, value in config.neuron.items() if key not in SAID}
+    neuron = {"_target_": config.neuron.target, "T": config.T, **config.neuron.arguments} if config.spiking else {}
     kind = config.task.kind
     found: dict[str, Any] = {
         "format": _format(config),
@@ -175,7 +169,8 @@ def _altered(config: Config) -> dict[str, Any]:
     if config.trainer.compile == "model" or (config.trainer.compile == "neurons" and config.spiking):
         found["compile"] = config.trainer.compile
     if config.quantized:
-        found["quantizer"] = {key: value for key, value in config.weights.items() if key not in SAID}
+        weights = config.weights
+        found["quantizer"] = {"_target_": weights.target, "embeddings": weights.embeddings, **weights.arguments}
     default = asdict(VariantConfig())
     if variant := {key: value for key, value in asdict(config.variant).items() if value != default[key]}:
         found["variant"] = variant
@@ -227,13 +222,13 @@ def _without_unset(found: dict[str, Any], later: tuple[str, ...]) -> dict[str, A
 
 def label(config: Config) -> str:
     """The readable part of a run's directory: neuron, T, k, backbone, scale, source, seed."""
-    parts = [str(config.neuron["name"])]
+    parts = [config.neuron.name]
     if kind_of(config.backbone).neuron == "spiking":
         parts.insert(0, config.backbone.kind)
     if config.spiking:
         parts.append(f"T{config.time_steps}")
-    if "k" in config.neuron:
-        parts.append(f"k{config.neuron['k']:g}")
+    if "k" in config.neuron.arguments:
+        parts.append(f"k{config.neuron.arguments['k']:g}")
     if config.quantized:
-        parts.append(f"w{config.weights['name']}")
+        parts.append(f"w{config.weights.name}")
     return "-".join([*parts, config.backbone.name, config.scale, config.source.name, f"s{config.seed}"])

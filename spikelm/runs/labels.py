@@ -26,8 +26,8 @@ def labels(config: Config, saved: Mapping[str, Any]) -> Labels:
     """By the first table that it is in and its system; a run outside the tables by what it is made of."""
     task, system = config.task.name, system_file(saved)
     tables = [f"table{number}" for number in tables_of(system, task)]
-    name = system or config.system or f"{config.neuron['name']} T={config.time_steps}"
-    tags = [config.scale, config.source.name, task, str(config.neuron["name"]), *tables]
+    name = system or config.system or f"{config.neuron.name} T={config.time_steps}"
+    tags = [config.scale, config.source.name, task, config.neuron.name, *tables]
     return Labels(config.tracker.group or " ".join([*tables[:1], name]), task, tags)
 
 

@@ -13,13 +13,14 @@ from transformers import BartConfig, BartForConditionalGeneration
 from spikelm.catalog.energy import Term, ceiling_mj, energy_mj, spiking_energy_mj
 from spikelm.catalog.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
 from spikelm.cli.energy_audit import energy_main
+from spikelm.config.specs import ClassSpec
 from spikelm.errors import ConfigError, DataError
 from spikelm.measure.firing import FiringMeter
 from spikelm.measure.trained_model import measure_firing, measure_terms
 from spikelm.spiking import neurons, spikify
 
 torch.set_num_threads(1)
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")
 BASE = (6, 6, 768, 3072)
 LAYERS, DECODER, HIDDEN, FFN, VOCAB = 2, 3, 32, 48, 70
 SMALL = (LAYERS, DECODER, HIDDEN, FFN)

@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForSequenceClassification
 
 from spikelm.catalog.energy import encoder_terms
+from spikelm.config.specs import ClassSpec
 from spikelm.errors import SpikeLMError
 from spikelm.measure.audit import audit
 from spikelm.measure.firing import FiringMeter
@@ -23,7 +24,7 @@ from spikelm.measure.watch import spike_rate
 from spikelm.spiking import spikify
 
 torch.set_num_threads(1)
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")
 HEADS = ["bert.pooler.dense", "classifier"]
 LAYERS, HIDDEN, FFN, LENGTH, BATCH = 2, 32, 64, 8, 4
 
@@ -35,7 +36,7 @@ def batch() -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def bert(T: int = 0, neuron: dict[str, Any] = BISPIKE, attention: str = "eager") -> nn.Module:
+def bert(T: int = 0, neuron: ClassSpec = BISPIKE, attention: str = "eager") -> nn.Module:
     torch.manual_seed(0)
     config = BertConfig(
         num_hidden_layers=LAYERS,
@@ -94,12 +95,12 @@ def test_ann_is_not(attention: str) -> None:
 
 @pytest.mark.parametrize("name", ["lif.LIF", "lif_atan.LIFAtan"])
 def test_other_neurons_are_spike_driven_too(name: str) -> None:
-    assert audit(bert(2, {"_target_": f"spikelm.neurons.{name}"}), batch(), 2).verdict == "fully"
+    assert audit(bert(2, ClassSpec(f"spikelm.neurons.{name}")), batch(), 2).verdict == "fully"
 
 
 def test_matmuls_inside_a_neuron_are_listed_apart() -> None:
     """PSN multiplies real inputs by its T x T matrix: its dynamics, not a matmul of the encoder."""
-    report = audit(bert(2, {"_target_": "spikelm.neurons.psn.PSN"}), batch(), 2)
+    report = audit(bert(2, ClassSpec("spikelm.neurons.psn.PSN")), batch(), 2)
     assert report.verdict == "fully"
     assert report.real_valued == HEADS
     inside = [row for row in report.rows if row.part == "neuron"]
@@ -135,7 +136,7 @@ def test_one_wrong_spike_is_enough() -> None:
 
 
 def test_silent_spikes_are_flagged() -> None:
-    report = audit(bert(2, {"_target_": "spikelm.neurons.lif.LIF", "theta": 1e6}), batch(), 2)
+    report = audit(bert(2, ClassSpec("spikelm.neurons.lif.LIF", {"theta": 1e6})), batch(), 2)
     assert report.verdict == "fully"
     assert len(report.silent) == 7 * LAYERS
     assert {row.rate for row in report.encoder} == {0.0}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
 from spikelm.catalog.energy import encoder_terms
+from spikelm.config.specs import ClassSpec
 from spikelm.errors import DataError, SpikeLMError
 from spikelm.measure.firing import FiringMeter
 from spikelm.measure.isometry import firing_rate
@@ -124,7 +125,7 @@ def test_mistakes_are_named() -> None:
 def test_spiking_bert_fills_every_site_the_energy_asks_for() -> None:
     torch.manual_seed(0)
     config = BertConfig(num_hidden_layers=2, hidden_size=32, num_attention_heads=2, intermediate_size=64, vocab_size=50)
-    model = spikify(BertModel(config), {"_target_": "spikelm.neurons.bispike.BiSpike", "k": 2}, 4)
+    model = spikify(BertModel(config), ClassSpec("spikelm.neurons.bispike.BiSpike", {"k": 2}), 4)
     batch = {"input_ids": torch.randint(0, 50, (8, 16))}
     model.train()(**batch)
     terms = encoder_terms(2, 32, 64, 16)

@@ -19,11 +19,12 @@ from transformers import (
 
 from spikelm.catalog.energy import encoder_terms
 from spikelm.catalog.seq2seq_energy import seq2seq_terms
+from spikelm.config.specs import ClassSpec
 from spikelm.measure.audit import audit
 from spikelm.spiking import spikify
 
 torch.set_num_threads(1)
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")
 HOW = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
 LAYERS, HIDDEN, FFN = 2, 32, 64
 KINDS = ("bart", "mbart", "gpt2")
@@ -34,7 +35,7 @@ def batch(kind: str) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-def made(kind: str, T: int = 0, attention: str = "eager", neuron: dict[str, Any] = BISPIKE) -> Any:
+def made(kind: str, T: int = 0, attention: str = "eager", neuron: ClassSpec = BISPIKE) -> Any:
     torch.manual_seed(0)
     ids = {"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1, "attn_implementation": attention}
     model: Any

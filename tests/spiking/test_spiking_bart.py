@@ -230,7 +230,7 @@ def test_save_and_load_is_exact(small_seq2seq, bispike, batch, tmp_path: Path, k
 def test_every_parameter_learns(small_seq2seq, bispike, batch) -> None:
     data = inputs(batch)
     plain = BartForConditionalGeneration(small_seq2seq(tie_word_embeddings=True))
-    model = spikify(plain, {**bispike, "alpha": "learnable"}, 2).train()
+    model = spikify(plain, bispike.having(alpha="learnable"), 2).train()
     model(**data)
     model(**data, labels=torch.randint(4, 90, (3, 6))).loss.backward()
     silent = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()]

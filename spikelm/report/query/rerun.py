@@ -14,7 +14,7 @@ from spikelm.config.compose import load_config
 from spikelm.config.plugins import config_files
 from spikelm.config.schema import config_dir
 from spikelm.errors import SpikeLMError
-from spikelm.runs.identity import READING, SAID
+from spikelm.runs.identity import READING
 from spikelm.runs.labels import system_file, systems
 from spikelm.store.records import digest
 
@@ -62,7 +62,9 @@ class Commands:
             chosen = [*chosen, *others]
             if (base := self._base(chosen)) is None:
                 return None
-        changed = [_word(key, value, key in base) for key, value in wanted.items() if _differs(base, wanted, key)]
+        changed = [
+            _word(key, value, _composed(key, base)) for key, value in wanted.items() if _differs(base, wanted, key)
+        ]
         if base.get("teacher.seed") == base.get("seed") and wanted.get("teacher.seed") == wanted.get("seed"):
             changed = [word for word in changed if not word.startswith("teacher.seed=")]  # it follows the seed
         return [*chosen, *changed]
@@ -90,15 +92,31 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         key = f"{prefix}{name}"
         if key.startswith(IGNORED) or (key.startswith("trainer.") and key != KEPT):
             continue
-        if prefix in ("neuron.", "weights.") and name in SAID and name != "name":
-            continue
         if prefix == "task." and name in READING:
             continue
+        if name in ("neuron", "weights"):
+            value = _overridable(value)
         if isinstance(value, Mapping) and (value or prefix == ""):
             found |= flat(value, f"{key}.")
         else:
             found[key] = value
     return found
+
+
+def _overridable(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A recorded neuron or quantiser with the keys of its YAML, without what only describes it."""
+    place = {key: spec[key] for key in ("embeddings",) if key in spec and spec["target"]}
+    return {
+        "name": spec["name"],
+        **({"_target_": spec["target"]} if spec["target"] else {}),
+        **place,
+        **spec["arguments"],
+    }
+
+
+def _composed(key: str, base: Mapping[str, Any]) -> bool:
+    """Whether Hydra knows the key; those of a previous student are added by its YAML alone."""
+    return key in base and not key.startswith("previous.")
 
 
 def _differs(base: Mapping[str, Any], wanted: Mapping[str, Any], key: str) -> bool:
@@ -119,8 +137,9 @@ def _choices(saved: Mapping[str, Any]) -> list[str]:
     found += [f"recipe={saved['recipe']}"] if saved.get("recipe") else []
     own = systems()[system] if system else {}
     for key in ("T", "k"):
-        if key in saved and saved[key] != own.get(key) and (not system or key in neuron):
-            found += [_word(key, saved[key], True)] if key in neuron else []
+        used = bool(neuron["target"]) if key == "T" else key in neuron["arguments"]
+        if used and saved[key] != own.get(key):
+            found.append(_word(key, saved[key], True))
     return found
 
 
