@@ -38,7 +38,7 @@ def _one_thread_and_seed() -> None:
 
 @pytest.fixture
 def bispike() -> ClassSpec:
-    return dict(BISPIKE)
+    return BISPIKE
 
 
 @pytest.fixture
