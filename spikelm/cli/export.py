@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def export_run(result: Mapping[str, Any], directory: Path, out: Path, precision:
         "time_steps": config.time_steps,
         "double_precision_difference": merged,
         "recorded": result["metrics"],
-        **compare(config, sets, trained, written),
+        **asdict(compare(config, sets, trained, written)),
         "bytes": {"trained": _size(directory / "model"), "exported": _size(out)},
     }
     write_json(out / "export.json", report)

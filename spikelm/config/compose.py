@@ -22,10 +22,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from spikelm.config.check_values import nearest
 from spikelm.config.checks import all_keys, typed
-from spikelm.config.plugins import config_dirs, config_files, option_file, option_names, register_search_path
+from spikelm.config.plugins import config_dirs, config_files, option_file, option_names
 from spikelm.config.redact import refuse_secrets
 from spikelm.config.resolvers import register_resolvers
 from spikelm.config.schema import Composed, Config, config_dir, default_runs_dir
+from spikelm.config.search_path import register_search_path
 from spikelm.config.trust import refuse_targets
 from spikelm.errors import ConfigError
 from spikelm.store.records import disk_errors

@@ -11,10 +11,6 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.plugins import Plugins
-from hydra.plugins.search_path_plugin import SearchPathPlugin
-
 from spikelm.config.schema import config_dir
 from spikelm.errors import ConfigError
 
@@ -97,19 +93,3 @@ def package_dir(package: str) -> str:
         if plugin.package == package:
             return str(plugin.folder)
     raise ValueError(f"no plugin {package} is installed")
-
-
-class PluginOptions(SearchPathPlugin):
-    """Hydra looks for options in the plugins' folders, too."""
-
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        for plugin in plugins():
-            if plugin.conf.is_dir():
-                search_path.append(f"plugin {plugin.package}", plugin.conf.absolute().as_uri())
-
-
-def register_search_path() -> None:
-    """Tell Hydra, once."""
-    known = Plugins.instance()
-    if PluginOptions not in known.discover(SearchPathPlugin):
-        known.register(PluginOptions)

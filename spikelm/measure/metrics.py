@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -12,9 +12,6 @@ from torchmetrics import Metric, MetricCollection, PearsonCorrCoef, SpearmanCorr
 from torchmetrics.classification import BinaryF1Score, MulticlassAccuracy, MulticlassConfusionMatrix
 
 from spikelm.errors import ConfigError, DataError, TrainingError
-
-#: the nine numbers of a GLUE row; MNLI matched and mismatched count separately
-GLUE_NINE = ("mnli_m", "mnli_mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 
 
 class Matthews(MulticlassConfusionMatrix):
@@ -103,10 +100,3 @@ def constant_predictor(
         return glue_scores(torch.zeros(len(labels)), labels, metrics, 1)
     counts = torch.bincount(labels.long(), minlength=num_labels)
     return glue_scores(counts.expand(len(labels), -1), labels, metrics, num_labels)
-
-
-def glue_average(scores: Mapping[str, float | None]) -> float | None:
-    """Mean of the nine numbers of a GLUE row (`mnli` may stand for `mnli_m`); None if one is missing."""
-    row = [scores.get(task, scores.get("mnli") if task == "mnli_m" else None) for task in GLUE_NINE]
-    numbers = [value for value in row if value is not None and not math.isnan(value)]
-    return sum(numbers) / len(GLUE_NINE) if len(numbers) == len(GLUE_NINE) else None

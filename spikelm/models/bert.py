@@ -15,7 +15,7 @@ from spikelm.catalog.kinds import Kind, kind_of, named
 from spikelm.config.schema import BackboneConfig, Config
 from spikelm.errors import CheckpointError, ConfigError
 from spikelm.spiking import spikify, spiking_class
-from spikelm.spiking.mlm_head import apply_transform_act
+from spikelm.spiking.load import apply_transform_act
 
 
 def encoder_kind(backbone: BackboneConfig) -> Kind:

@@ -46,14 +46,12 @@ def _level(q: Tensor, low: int, high: int) -> Tensor:
 
 
 class Elastic(AmplitudeNeuron):
-    """Levels a {-1, 1}, unsigned a {0, 1}; two bits: a {-2..1}, unsigned a {0..3} (facts 2.7).
+    """Levels a {-1, 1}, unsigned a {0, 1}; two bits: a {-2..1}, unsigned a {0..3} (BiT, docs/lowbit.md).
 
     Attention probabilities are unsigned, and with `unsigned_ffn` the input of the second FFN linear, which follows a
-    ReLU. a learns, from 2 mean|x| / sqrt(high) of the first batch (unsigned 4). `shift` adds a learned value a channel
-    to the input of a linear.
+    ReLU. a learns, from 2 mean|x| / sqrt(high) of the first batch (unsigned 4). `shift` adds one learned value per
+    channel to the input of a linear.
     """
-
-    levels = "{-a, a}"
 
     def __init__(
         self, T: int, memory: bool = True, width: Literal[1, 2] = 1, shift: bool = True, unsigned_ffn: bool = True

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels.arctan import wide
-from spikelm.neurons.kernels.clip import ClipRule, clip_spikes
+from spikelm.neurons.kernels.clip import clip_spikes
+from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.inference import levels, quick
 from spikelm.neurons.kernels.packing import Packed, packed_of
+from spikelm.neurons.kernels.precision import wide
 from spikelm.rules import NotNegative, Positive
 
 
@@ -41,7 +42,7 @@ class LIF(Neuron):
 
     def forward(self, x: Tensor) -> Tensor:
         if quick(x):
-            return levels(x, self._theta(x), vars(self.rule))
+            return levels(x, self._theta(x), self.rule)
         # The kernel works on m / a with spikes of height a; a LIF spike has height 1 whatever theta is.
         if self.theta == 1.0:
             return clip_spikes(x, self._theta(x), self.rule, self.compiled)

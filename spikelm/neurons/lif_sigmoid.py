@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels.arctan import LeakySigmoid
+from spikelm.neurons.kernels.leaky import LeakySigmoid
 from spikelm.rules import Positive
 
 

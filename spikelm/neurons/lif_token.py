@@ -9,7 +9,9 @@ from torch.autograd.function import once_differentiable
 
 from spikelm.errors import ConfigError
 from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels.arctan import LeakyArctan, arctan_slope, leaky_potentials, wide
+from spikelm.neurons.kernels.leaky import LeakyArctan, leaky_potentials
+from spikelm.neurons.kernels.precision import wide
+from spikelm.neurons.kernels.surrogates import arctan_slope
 from spikelm.rules import Positive
 
 

@@ -12,12 +12,10 @@ from spikelm.rules import NotNegative
 
 
 class UniformActivation(AmplitudeNeuron):
-    """clamp(round(x / S), -M, M) S, M = 2^(b-1) - 1, S = alpha / M; the gradient passes everywhere (facts 2.3).
+    """clamp(round(x / S), -M, M) S, M = 2^(b-1) - 1, S = alpha / M; the gradient passes everywhere.
 
     alpha is the moving average of max|x| over training batches: decay alpha + (1 - decay) max|x|.
     """
-
-    levels = "{-M S, ..., M S}"
 
     def __init__(self, T: int, memory: bool = True, width: Literal[2, 4, 8] = 8, decay: NotNegative = 0.999) -> None:
         super().__init__(T, memory, elastic=True, learnable=False)

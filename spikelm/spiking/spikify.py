@@ -3,7 +3,7 @@
 - T copies of the embedding output enter the blocks as a batch of T*B, time step by time step; what leaves
   them is averaged over T, so pooler and heads see ordinary hidden states (folding.py).
 - Neurons are child modules (`spike_in`, `spike_out`) called by hooks; no parameter changes its name.
-- Keys and values are spikes before they are cached, and generate() caches them as such (cache.py).
+- Keys and values are spikes before they are cached, and generate() caches them as such (kv_cache.py).
 - The model's class becomes a subclass whose from_pretrained restores the neurons, amplitudes included.
 """
 

@@ -10,7 +10,7 @@ from spikelm.weights.base import WeightQuantizer
 
 
 class TernaryWeights(WeightQuantizer):
-    """W_t = a sign(W) [|W| > d], d = 0.7 mean|W|, a = mean of |W| over |W| > d, W clipped first (facts 2.4)."""
+    """W_t = a sign(W) [|W| > d], d = 0.7 mean|W|, a = mean of |W| over |W| > d, W clipped to [-clip, clip] first."""
 
     def __init__(self, rows: bool = False, clip: Positive = 2.5) -> None:
         super().__init__(rows)

@@ -84,8 +84,7 @@ def test_levels_are_those_of_the_neuron_to_the_last_bit(name: str) -> None:
     neuron(x)  # sets alpha
     x[0, :, 1] = neuron.alpha[0] / 2  # on the threshold
     spikes = neuron(x)
-    rule = {key: getattr(neuron.rule, key) for key in ("bidirectional", "fire", "beta", "scaled", "symmetric")}
-    found = levels(x, neuron.alpha.view(4, 1, 1), rule)
+    found = levels(x, neuron.alpha.view(4, 1, 1), neuron.rule)
     assert set(found.unique().tolist()) <= {-1.0, 0.0, 1.0}
     assert torch.equal(found * neuron.alpha.view(4, 1, 1), spikes)
 

@@ -6,14 +6,14 @@ import math
 
 import pytest
 import torch
+from isometry import firing_rate
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
-from spikelm.catalog.energy import encoder_terms
+from spikelm.catalog.energy import encoder_terms, mean_rate
 from spikelm.config.specs import ClassSpec
-from spikelm.errors import DataError, SpikeLMError
+from spikelm.errors import SpikeLMError
 from spikelm.measure.firing import FiringMeter
-from spikelm.measure.isometry import firing_rate
 from spikelm.neurons import Neuron
 from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.lif import LIF
@@ -88,21 +88,11 @@ def test_batches_weigh_by_their_number_of_values() -> None:
     assert meter.by_site() == {"here": pytest.approx(7 / 16)}
 
 
-def test_pads_count_unless_a_mask_is_set() -> None:
+def test_pads_count_like_any_token() -> None:
     neuron = Identity(T=1)
-    x = torch.tensor([[[1.0, 0.0], [0.0, 9.0]], [[1.0, 1.0], [0.0, 0.0]]])[None]  # the second token is a pad
     with FiringMeter(neuron) as meter:
-        neuron(x)
+        neuron(torch.tensor([[[1.0, 0.0], [0.0, 9.0]], [[1.0, 1.0], [0.0, 0.0]]])[None])  # the second token is a pad
     assert list(meter.by_site().values()) == [4 / 8]
-    with FiringMeter(neuron) as meter:
-        meter.attention_mask = torch.tensor([[1, 0], [1, 0]])
-        neuron(x)
-        neuron(x)
-    assert list(meter.by_site().values()) == [3 / 4]
-    with FiringMeter(neuron) as meter:
-        meter.attention_mask = torch.ones(1, 5)
-        with pytest.raises(DataError, match="does not fit"):
-            neuron(x)
 
 
 def test_hooks_go_away_even_after_an_error() -> None:
@@ -137,4 +127,4 @@ def test_spiking_bert_fills_every_site_the_energy_asks_for() -> None:
     assert meter.rates()["encoder.layer.0.qkv_in"] == pytest.approx([0.425, 0.345, 0.290, 0.232], abs=0.03)
     rates = meter.by_site()
     by_hand = sum(t.macs * rates[t.site] for t in terms if t.site) / sum(t.macs for t in terms)
-    assert meter.mean(terms) == pytest.approx(by_hand)
+    assert mean_rate(terms, rates) == pytest.approx(by_hand)

@@ -19,6 +19,7 @@ from transformers import (
 
 from spikelm.catalog.energy import encoder_terms
 from spikelm.catalog.seq2seq_energy import seq2seq_terms
+from spikelm.cli.audit_table import print_audit
 from spikelm.config.specs import ClassSpec
 from spikelm.measure.audit import audit
 from spikelm.spiking import spikify
@@ -130,7 +131,7 @@ def test_the_printed_report_names_both_stacks() -> None:
     model.model.decoder.layers[1].fc1._forward_pre_hooks.clear()
     console = Console(width=100)
     with console.capture() as capture:
-        audit(model, batch("bart"), 2, generate=HOW).print(console)
+        print_audit(audit(model, batch("bart"), 2, generate=HOW), console)
     text = capture.get()
     assert "the encoder and decoder are partly spike-driven" in text
     assert "Real-valued inside the encoder and decoder: model.decoder.layers.1.fc1" in text

@@ -65,7 +65,7 @@ def test_the_boolean_map_passes_gradients_near_zero() -> None:
 
 
 def test_rank_one_corrections_of_scores_and_values() -> None:
-    """scores = q k' + qm kp' + qp km' + qp kp', context = A v + A vp, the same for all heads (facts 2.8)."""
+    """scores = q k' + qm kp' + qp km' + qp kp', context = A v + A vp, the same for all heads (BiPFT)."""
     torch.manual_seed(0)
     estimators = RankOne(6, 0.5).double()
     hidden = random(2, 4, 6)

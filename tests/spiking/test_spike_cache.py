@@ -23,8 +23,7 @@ from spikelm.config.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.neurons import Neuron
 from spikelm.spiking import neurons, spikify
-from spikelm.spiking.kv_cache import SpikeCache, SpikeLayer
-from spikelm.spiking.spike_codes import amplitudes, pack, unpack
+from spikelm.spiking.kv_cache import SpikeCache, SpikeLayer, amplitudes, pack, unpack
 
 BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike", {"k": 2.0})
 NEURONS = {

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from spikelm.neurons.kernels.arctan import wide
+from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.compiled import CompiledClip
 from spikelm.neurons.kernels.packing import (
     Packed,
@@ -35,25 +34,7 @@ from spikelm.neurons.kernels.packing import (
     put_levels,
     put_mask,
 )
-
-
-@dataclass(frozen=True)
-class ClipRule:
-    """How a clip-family neuron fires and resets; see the module's equations."""
-
-    bidirectional: bool
-    fire: Literal["round", "above", "reach"]  # |q| > 1/2, |q| > 1, q >= 1 (unidirectional only)
-    beta: float  # 0 = no memory between time steps
-    scaled: bool  # gain_t = beta * a_t (the released reset) or beta
-    symmetric: bool  # reset by 1 - |f| instead of 1 - f
-
-    def gain(self, a: Tensor) -> Tensor | float:
-        return self.beta * a if self.scaled else self.beta
-
-    @property
-    def low(self) -> float:
-        """The lower end of the clip range."""
-        return -1.0 if self.bidirectional else 0.0
+from spikelm.neurons.kernels.precision import wide
 
 
 def clip_spikes(x: Tensor, alpha: Tensor, rule: ClipRule, compiled: bool = False) -> Tensor:
