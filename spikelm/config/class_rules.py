@@ -25,10 +25,10 @@ PLAIN = {"bool": Rule(flag=True), "int": Rule(whole=True), "float": Rule(), "str
 def rules_of(target: str) -> Mapping[str, Rule]:
     """Argument -> what it may be, for the class with this dotted name."""
     module, _, name = target.rpartition(".")
-    found = _find(module, name) if module else None
-    if found is None or not isinstance(found.node, ast.ClassDef):
+    definition = _find(module, name) if module else None
+    if definition is None or not isinstance(definition.node, ast.ClassDef):
         raise ConfigError(f"there is no class {target}", "check the name of the class in `_target_`")
-    return _rules(found, target)
+    return _rules(definition, target)
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class _Definition:
     node: ast.ClassDef | ast.expr
 
 
-def _rules(found: _Definition, target: str) -> dict[str, Rule]:
-    body = found.node.body if isinstance(found.node, ast.ClassDef) else []
+def _rules(definition: _Definition, target: str) -> dict[str, Rule]:
+    body = definition.node.body if isinstance(definition.node, ast.ClassDef) else []
     for node in body:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             named = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            return {each.arg: _rule(each, found.module, target) for each in named if each.arg not in GIVEN}
-    for base in getattr(found.node, "bases", []):
-        inherited = _find(found.module, base.id) if isinstance(base, ast.Name) else None
+            return {each.arg: _rule(each, definition.module, target) for each in named if each.arg not in GIVEN}
+    for base in getattr(definition.node, "bases", []):
+        inherited = _find(definition.module, base.id) if isinstance(base, ast.Name) else None
         if inherited is not None and isinstance(inherited.node, ast.ClassDef):
             return _rules(inherited, target)
     return {}
@@ -95,7 +95,7 @@ def _subscripted(name: str, inside: ast.expr, module: str) -> Rule | None:
 
 
 def _find(module: str, name: str) -> _Definition | None:
-    """Where a name of a module is defined, imports followed; None where it is not found in any source."""
+    """Where a name of a module is defined, imports followed; None where it is found in no source."""
     path = _path(module)
     for node in _parsed(path).body if path else []:
         if isinstance(node, ast.ClassDef) and node.name == name:

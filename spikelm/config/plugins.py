@@ -36,9 +36,9 @@ class Plugin:
 def plugins() -> tuple[Plugin, ...]:
     """The installed plugins, by name; an option that is there already is refused: a name means one thing."""
     points = sorted(metadata.entry_points(group=GROUP), key=lambda point: point.value)
-    found = tuple(_located(package) for package in dict.fromkeys(point.value for point in points))
+    installed = tuple(_located(package) for package in dict.fromkeys(point.value for point in points))
     homes = dict.fromkeys(_names(config_dir()), "spikelm")
-    for plugin in found:
+    for plugin in installed:
         for name in _names(plugin.conf):
             if name in homes:
                 raise ConfigError(
@@ -48,7 +48,7 @@ def plugins() -> tuple[Plugin, ...]:
             if name.partition("/")[0] not in OPEN:
                 raise ConfigError(f"plugin {plugin.package}: conf/{name} is in none of the groups {', '.join(OPEN)}")
             homes[name] = plugin.package
-    return found
+    return installed
 
 
 def _located(package: str) -> Plugin:

@@ -20,6 +20,6 @@ class PluginOptions(SearchPathPlugin):
 
 def register_search_path() -> None:
     """Tell Hydra, once."""
-    known = Plugins.instance()
-    if PluginOptions not in known.discover(SearchPathPlugin):
-        known.register(PluginOptions)
+    hydra_plugins = Plugins.instance()
+    if PluginOptions not in hydra_plugins.discover(SearchPathPlugin):
+        hydra_plugins.register(PluginOptions)

@@ -63,14 +63,14 @@ def export(model: Any, precision: str = "fp32") -> ExportedBertForSequenceClassi
         rule=asdict(first.rule),
         precision=precision,
     )
-    made = ExportedBertForSequenceClassification(config).to(model.dtype).eval()
+    exported = ExportedBertForSequenceClassification(config).to(model.dtype).eval()
     bert = model.bert
-    made.embeddings.load_state_dict(bert.embeddings.state_dict())
-    made.pooler.load_state_dict(bert.pooler.state_dict())
-    made.classifier.load_state_dict(model.classifier.state_dict())
-    for ours, theirs in zip(made.layers, bert.encoder.layer, strict=True):
+    exported.embeddings.load_state_dict(bert.embeddings.state_dict())
+    exported.pooler.load_state_dict(bert.pooler.state_dict())
+    exported.classifier.load_state_dict(model.classifier.state_dict())
+    for ours, theirs in zip(exported.layers, bert.encoder.layer, strict=True):
         _fill(ours, theirs, uniform)  # type: ignore[arg-type]
-    return made
+    return exported
 
 
 def _fill(ours: ExportedLayer, theirs: Any, uniform: bool) -> None:
@@ -91,8 +91,8 @@ def _fill(ours: ExportedLayer, theirs: Any, uniform: bool) -> None:
     ):
         linear.take(hosts[site].weight, hosts[site].bias, heights[site])
     stored = (attention.key.spike_out, attention.value.spike_out)
-    for name, found in (("threshold_kv", _threshold), ("height_kv", _height)):
-        columns = [found(neuron)[:, None].expand(-1, attention.all_head_size) for neuron in stored]
+    for name, value_of in (("threshold_kv", _threshold), ("height_kv", _height)):
+        columns = [value_of(neuron)[:, None].expand(-1, attention.all_head_size) for neuron in stored]
         getattr(ours, name).copy_(torch.cat(columns, dim=1).unsqueeze(1))
     ours.attention_norm.load_state_dict(theirs.attention.output.LayerNorm.state_dict())
     ours.output_norm.load_state_dict(theirs.output.LayerNorm.state_dict())

@@ -31,7 +31,7 @@ class ExportedBertConfig(BertConfig):
     model_type = "spikelm_bert"
 
     time_steps: int = 1
-    heights: int = 1  # 1: all steps' spikes have one height; else one a step
+    heights: int = 1  # 1: all steps' spikes have one height; else one per step
     rule: dict[str, bool | float | str] | None = None  # the fields of a ClipRule
     precision: str = "fp32"
 

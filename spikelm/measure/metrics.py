@@ -48,17 +48,17 @@ _REGRESSION: dict[str, Callable[[bool], Metric]] = {
 
 def glue_metrics(names: Sequence[str], num_labels: int, over_ranks: bool = True) -> MetricCollection:
     """Empty metrics by name; num_labels=1 means regression. `over_ranks`: computed from what all ranks have seen."""
-    known: Iterable[str] = _REGRESSION if num_labels == 1 else _CLASSIFICATION
+    choices: Iterable[str] = _REGRESSION if num_labels == 1 else _CLASSIFICATION
     for name in names:
-        if name not in known or (name == "f1" and num_labels != 2):
+        if name not in choices or (name == "f1" and num_labels != 2):
             raise ConfigError(
                 f"metric {name!r} does not fit a task with num_labels={num_labels}",
-                f"choose among: {', '.join(known)}" + ("" if num_labels <= 2 else " (f1 needs two labels)"),
+                f"choose among: {', '.join(choices)}" + ("" if num_labels <= 2 else " (f1 needs two labels)"),
             )
-    made: dict[str, Metric | MetricCollection] = {
+    metrics: dict[str, Metric | MetricCollection] = {
         n: _REGRESSION[n](over_ranks) if num_labels == 1 else _CLASSIFICATION[n](num_labels, over_ranks) for n in names
     }
-    return MetricCollection(made, compute_groups=False)
+    return MetricCollection(metrics, compute_groups=False)
 
 
 def update_metrics(metrics: MetricCollection, logits: Tensor, labels: Tensor) -> None:

@@ -35,8 +35,8 @@ class ElasticRound(torch.autograd.Function):
         inside = torch.eq(q.clamp(low, high), q, out=torch.empty_like(q))  # as floats: comparing into booleans is slow
         level = _level(q, low, high)
         slope = level if low == -1 else level.addcmul_(q, inside, value=-1)
-        found = (grad * slope).flatten(1).sum(1) / math.sqrt(q[0].numel() * high)
-        return grad * inside, found, None, None
+        grad_alpha = (grad * slope).flatten(1).sum(1) / math.sqrt(q[0].numel() * high)
+        return grad * inside, grad_alpha, None, None
 
 
 def _level(q: Tensor, low: int, high: int) -> Tensor:

@@ -47,10 +47,10 @@ class LIF(Neuron):
         if self.theta == 1.0:
             return clip_spikes(x, self._theta(x), self.rule, self.compiled)
         spikes = clip_spikes(wide(x), self._theta(x), self.rule, self.compiled)
-        found = (spikes / self.theta).to(x.dtype)
+        unit_spikes = (spikes / self.theta).to(x.dtype)
         if packed := packed_of(spikes):
-            found.packed = Packed(packed.levels, packed.alpha / self.theta, found.shape)  # type: ignore[attr-defined]
-        return found
+            unit_spikes.packed = Packed(packed.levels, packed.alpha / self.theta, unit_spikes.shape)  # type: ignore[attr-defined]
+        return unit_spikes
 
     def _theta(self, x: Tensor) -> Tensor:
         dtype = torch.promote_types(x.dtype, torch.float32)

@@ -23,9 +23,9 @@ class UniformActivation(AmplitudeNeuron):
         self.decay = decay
 
     def forward(self, x: Tensor) -> Tensor:
-        known = self.ready
+        was_ready = self.ready
         self.set_from(x)
-        if known and self.training:
+        if was_ready and self.training:
             self.alpha.lerp_(largest_magnitude(x).to(self.alpha.dtype), 1 - self.decay)
         top = top_level(self.width)
         step = (self.alpha.to(x.dtype).clamp_min(ALPHA_FLOOR) / top).view(-1, *[1] * (x.dim() - 1))

@@ -27,18 +27,18 @@ PER_BYTE = 4
 _ZERO = 1 + 4 + 16 + 64  # the byte of four silent values
 
 
-def amplitudes(x: Tensor, known: Tensor | None = None) -> Tensor | None:
-    """a_t of x (T, ...), or None where x (or x beside values of the `known` amplitudes) is not {-a_t, 0, a_t}.
+def amplitudes(x: Tensor, before: Tensor | None = None) -> Tensor | None:
+    """a_t of x (T, ...), or None where x (or x after values of the amplitudes `before`) is not {-a_t, 0, a_t}.
 
     The values decide, not the neuron's name. One boolean is read, which a GPU waits for once per call.
     """
     size = x.flatten(1).abs()
     level = size.amax(1)
-    if known is not None:
-        level = torch.maximum(level, known)
+    if before is not None:
+        level = torch.maximum(level, before)
     ternary = ((size == 0) | (size == level[:, None])).all() & torch.isfinite(level).all()
-    if known is not None:
-        ternary &= ((known == 0) | (known == level)).all()  # a silent past fits any amplitude
+    if before is not None:
+        ternary &= ((before == 0) | (before == level)).all()  # a silent past fits any amplitude
     return level if ternary else None
 
 
@@ -93,10 +93,10 @@ class SpikeStore:
             return
         # Nearly always the same amplitudes again: one comparison says so.
         if self.amplitude is not None and not torch.equal(new.sign() * _over(self.amplitude, new), new):
-            found = amplitudes(new, self.amplitude)
-            if found is None:
+            amplitude = amplitudes(new, self.amplitude)
+            if amplitude is None:
                 self.data = unpack(self.data, self.amplitude, self.width)
-            self.amplitude = found
+            self.amplitude = amplitude
         self.data = torch.cat([self.data, new if self.amplitude is None else pack(new)], dim=-2)
 
     def read(self) -> Tensor | None:

@@ -72,11 +72,11 @@ def spiking_class(cls: type) -> Any:
     """The spiking subclass of a Hugging Face model class: BertModel -> SpikingBertModel."""
     if cls not in _classes:
         body = {"__module__": __name__, "__doc__": f"{cls.__name__} with spiking neurons."}
-        made = type(f"Spiking{cls.__name__}", (Spiking, cls), body)
+        spiking = type(f"Spiking{cls.__name__}", (Spiking, cls), body)
         # transformers keeps by class what output_hidden_states may record, and fills it in __init__,
         # which a model converted in place has already gone through as its plain class.
-        _CAN_RECORD_REGISTRY[str(made)] = getattr(cls, "_can_record_outputs", None) or {}
-        _classes[cls] = made
+        _CAN_RECORD_REGISTRY[str(spiking)] = getattr(cls, "_can_record_outputs", None) or {}
+        _classes[cls] = spiking
     return _classes[cls]
 
 

@@ -53,17 +53,17 @@ def run(x: Tensor, alpha: Tensor, rule: ClipRule) -> tuple[Tensor, Tensor, Tenso
 def gradient(grad: Tensor, levels: Tensor, masks: Tensor, alpha: Tensor, rule: ClipRule) -> Tensor:
     """dL/dx of `run`, from the last time step to the first."""
     steps, count = grad.shape[:2]
-    found: list[list[Any]] = [[None] * count for _ in range(steps)]
+    grads: list[list[Any]] = [[None] * count for _ in range(steps)]
     for lane in range(count):
         for t in range(steps - 1, -1, -1):
             row = t * count + lane
             mask = (masks[row // ROWS].to(torch.int32) & 1 << row % ROWS) != 0
-            found[t][lane] = torch.where(mask, grad[t, lane], 0.0)
+            grads[t][lane] = torch.where(mask, grad[t, lane], 0.0)
             if rule.beta and t + 1 < steps:
                 digit = (levels[row // 4].to(torch.int32) >> 2 * (row % 4)) & 3
                 share = (digit & 1).to(grad.dtype) if rule.symmetric else 2 - digit.to(grad.dtype)
-                found[t][lane] = found[t][lane] + found[t + 1][lane] * (share * rule.gain(alpha[t]))
-    return torch.stack([row for step in found for row in step]).view(grad.shape)
+                grads[t][lane] = grads[t][lane] + grads[t + 1][lane] * (share * rule.gain(alpha[t]))
+    return torch.stack([row for step in grads for row in step]).view(grad.shape)
 
 
 @lru_cache(maxsize=64)
@@ -95,10 +95,10 @@ class CompiledClip(torch.autograd.Function):
         inline = torch.compiler.is_compiling()
         bytes_ = levels.view(torch.uint8), masks.view(torch.uint8)
         if inline:
-            found = gradient(split, *bytes_, alpha, ctx.rule)
+            grads = gradient(split, *bytes_, alpha, ctx.rule)
         else:
-            found = kernels(ctx.rule)[1](split, *bytes_, alpha)
-        return found.view(grad.shape), None, None
+            grads = kernels(ctx.rule)[1](split, *bytes_, alpha)
+        return grads.view(grad.shape), None, None
 
 
 @lru_cache(maxsize=1)

@@ -26,14 +26,14 @@ def levels(x: Tensor, threshold: Tensor, rule: ClipRule) -> Tensor:
     T = x.shape[0]
     if T == 1 or not rule.beta:
         return _fired(torch.div(x, threshold), rule)
-    found = x.new_empty(x.shape)
+    fired = x.new_empty(x.shape)
     m = x[0]
     for t in range(T):
-        f = _fired(torch.div(m, threshold[t], out=found[t]), rule)
+        f = _fired(torch.div(m, threshold[t], out=fired[t]), rule)
         if t + 1 < T:
             share = torch.sub(m.new_ones(()), f.abs() if rule.symmetric else f).mul_(rule.gain(threshold[t]))
             m = torch.addcmul(x[t + 1], m, share)
-    return found
+    return fired
 
 
 def _fired(q: Tensor, rule: ClipRule) -> Tensor:
