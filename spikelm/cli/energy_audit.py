@@ -75,6 +75,8 @@ def audit_main(argv: Sequence[str]) -> int:
         _refuse_plain(kind, "it has no neurons: nothing of it is spike-driven")
     from rich.console import Console
 
+    from spikelm.cli.audit_table import print_audit
+    from spikelm.config.recorded import from_record
     from spikelm.measure.audit import audit
     from spikelm.spiking import load_pretrained
     from spikelm.training.fit import quiet_libraries
@@ -83,18 +85,18 @@ def audit_main(argv: Sequence[str]) -> int:
     quiet_libraries()
     console = Console()
     model = load_pretrained(directory / "model")
-    batch, T = audit_batch(result["config"]), int(result["config"]["neuron"].get("T", 1))
+    batch, T = audit_batch(result["config"]), from_record(result["config"]).time_steps
     report, verdict = audit(model, batch, T), result["spike_driven"]
-    report.print(console)
+    print_audit(report, console)
     same = report.verdict == verdict["verdict"]
-    if settings := result["config"]["task"].get("generate"):
-        from spikelm.config.task import GenerateConfig
+    config = from_record(result["config"])
+    if config.task.kind == "seq2seq":
         from spikelm.measure.trained_model import audit_decoding
         from spikelm.training.seq2seq_builder import generate_options
 
         console.print("The same while generating from the cache:", highlight=False)
-        decoding = audit_decoding(model, batch, T, generate_options(GenerateConfig(**settings)))
-        decoding.print(console)
+        decoding = audit_decoding(model, batch, T, generate_options(config.task.generate))
+        print_audit(decoding, console)
         same = same and decoding.verdict == verdict.get("decoding", decoding.verdict)  # not in older results
     return 0 if same else 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -45,20 +46,20 @@ def _refuse_config(config: Mapping[str, Any]) -> None:
             f"task={config['task']['name']} of backbone.kind={kind} cannot be exported: only BERT classifiers can",
             "a run of task=glue/...",
         )
-    if not config["neuron"].get("_target_") and not config.get("weights", {}).get("_target_"):
+    if not config["neuron"]["target"] and not config["weights"]["target"]:
         raise ConfigError(
-            f"neuron={config['neuron'].get('name')}: a plain model has no spikes to export",
+            f"neuron={config['neuron']['name']}: a plain model has no spikes to export",
             "transformers loads it as it is: RUN/model",
         )
 
 
 def export_run(result: Mapping[str, Any], directory: Path, out: Path, precision: str) -> dict[str, Any]:
     """Write the exported model and export.json; the contents of the latter."""
-    from omegaconf import OmegaConf
     from rich.console import Console
     from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
-    from spikelm.config.checks import typed
+    from spikelm.config.checks import check
+    from spikelm.config.recorded import from_record
     from spikelm.data.tokens.tokenizer import load_tokenizer
     from spikelm.export.compare import check_merge, compare, dev_sets
     from spikelm.export.convert import export
@@ -67,7 +68,8 @@ def export_run(result: Mapping[str, Any], directory: Path, out: Path, precision:
     from spikelm.training.fit import quiet_libraries
 
     quiet_libraries()
-    config = typed(OmegaConf.create(dict(result["config"])))
+    config = from_record(result["config"])
+    check(config)
     trained: Any = load_pretrained(directory / "model").eval()
     if config.task.labels:
         trained.config.id2label = dict(enumerate(config.task.labels))
@@ -91,7 +93,7 @@ def export_run(result: Mapping[str, Any], directory: Path, out: Path, precision:
         "time_steps": config.time_steps,
         "double_precision_difference": merged,
         "recorded": result["metrics"],
-        **compare(config, sets, trained, written),
+        **asdict(compare(config, sets, trained, written)),
         "bytes": {"trained": _size(directory / "model"), "exported": _size(out)},
     }
     write_json(out / "export.json", report)

@@ -58,15 +58,15 @@ def _check_task(config: Config, kind: Kind) -> None:
 def _check_neuron(config: Config, kind: Kind) -> None:
     told = f"{kind.title} (backbone.kind={config.backbone.kind})"
     if kind.neuron == "plain" and config.spiking:
-        raise ConfigError(f"neuron={config.neuron['name']} is not valid; {told} is a plain model", "neuron=ann")
+        raise ConfigError(f"neuron={config.neuron.name} is not valid; {told} is a plain model", "neuron=ann")
     if kind.neuron == "spiking" and not config.fires:
         raise ConfigError(
-            f"neuron={config.neuron['name']} is not valid; {told} has no plain form: its neurons spike",
+            f"neuron={config.neuron.name} is not valid; {told} has no plain form: its neurons spike",
             "choose another neuron",
         )
     if config.quantized:
         raise ConfigError(
-            f"weights={config.weights['name']} is not valid; {told} is not quantised", "weights=none, or a BERT"
+            f"weights={config.weights.name} is not valid; {told} is not quantised", "weights=none, or a BERT"
         )
     settings = config.distill
     # Only a BERT can be made of its teacher's weights, or of another student's.

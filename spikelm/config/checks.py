@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from spikelm.catalog.checkpoint_files import pinned, read_kind, read_sizes, refuse_other_size, size_names
 from spikelm.catalog.kinds import KINDS
-from spikelm.config import trust
 from spikelm.config.backbone import VariantConfig
 from spikelm.config.check_backbone import check_backbone
+from spikelm.config.check_specs import check_neuron, check_quantizer
 from spikelm.config.distill import check_distill
 from spikelm.config.fields import check_fields, nearest
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.resolvers import register_resolvers
-from spikelm.config.schema import Config, structured
+from spikelm.config.schema import Composed, Config, PreviousStudent, structured
 from spikelm.config.source import check_source, make_paths_absolute
-from spikelm.config.stage import check_stage
+from spikelm.config.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.stage import StageConfig, check_stage
 from spikelm.config.task import UNLABELLED, check_task
 from spikelm.errors import ConfigError
+
+AnySpec = TypeVar("AnySpec", NeuronSpec, QuantizerSpec)
+AnySettings = TypeVar("AnySettings", StageConfig, VariantConfig)
 
 #: mappings whose keys are not the schema's
 OPEN = (
@@ -47,14 +52,51 @@ def typed(cfg: DictConfig) -> Config:
         merged = OmegaConf.merge(schema, cfg)
         _read_weights(merged.backbone)
         OmegaConf.resolve(merged)
-        config = OmegaConf.to_object(merged)
+        composed = OmegaConf.to_object(merged)
+        if not isinstance(composed, Composed):
+            raise ConfigError("the config does not follow the schema")
+        config = _with_specs(composed)
     except OmegaConfBaseException as error:
         raise ConfigError(_schema_message(error)) from error
-    if not isinstance(config, Config):
-        raise ConfigError("the config does not follow the schema")
     make_paths_absolute(config.source)
     check(config)
     return config
+
+
+def _with_specs(composed: Composed) -> Config:
+    """The typed tree: mappings become specs, and what a previous student changes becomes that student."""
+    kept = {item.name: getattr(composed, item.name) for item in fields(Composed)}
+    kept["neuron"] = _spec(NeuronSpec, composed.neuron, "neuron")
+    kept["weights"] = _spec(QuantizerSpec, composed.weights, "weights")
+    config = Config(**{**kept, "previous": None})
+    if changes := composed.previous:
+        config.previous = _previous(config, changes)
+    return config
+
+
+def _spec(kind: type[AnySpec], node: Any, where: str) -> AnySpec:
+    if not isinstance(node, Mapping):
+        raise ConfigError(f"{where}={node} is not valid; it is a mapping, as in conf/{where.rpartition('.')[2]}/")
+    return kind.from_mapping({str(key): value for key, value in node.items()})
+
+
+def _previous(config: Config, changes: Mapping[str, Any]) -> PreviousStudent:
+    """The student before this one: what is not said of it is as in this one, of its variant as in no variant."""
+    parts = [item.name for item in fields(PreviousStudent)]
+    if unknown := sorted(set(changes) - set(parts)):
+        raise ConfigError(f"unknown key previous.{unknown[0]}; valid: {', '.join(parts)}")
+    variant, finetune = changes.get("variant"), changes.get("finetune", {})
+    return PreviousStudent(
+        neuron=_spec(NeuronSpec, changes.get("neuron", config.neuron.to_mapping()), "previous.neuron"),
+        weights=_spec(QuantizerSpec, changes.get("weights", config.weights.to_mapping()), "previous.weights"),
+        variant=config.variant if variant is None else _merged(VariantConfig(), variant),
+        finetune=_merged(config.finetune, finetune),
+    )
+
+
+def _merged(settings: AnySettings, changes: Any) -> AnySettings:
+    merged: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(settings), changes))
+    return merged
 
 
 def _read_weights(backbone: Any) -> None:
@@ -109,7 +151,7 @@ def all_keys() -> list[str]:
             if isinstance(child, DictConfig) and not child._is_none() and not child._is_missing():
                 yield from walk(child, f"{prefix}{key}.")
 
-    return list(walk(OmegaConf.structured(Config), ""))
+    return list(walk(OmegaConf.structured(Composed), ""))
 
 
 def check(config: Config) -> None:
@@ -120,6 +162,7 @@ def check(config: Config) -> None:
     check_stage("pretrain", config.pretrain, config)
     if config.task.kind not in UNLABELLED:
         check_stage("finetune", config.finetune, config)
+    if config.distills and config.distill.from_teacher:
         check_stage("teacher", config.teacher, config)
     if config.task.kind == "general" or (config.converted and config.distill.start.weights == "general"):
         check_stage("general", config.general, config)
@@ -128,10 +171,11 @@ def check(config: Config) -> None:
     if config.task.kind == "seq2seq" and config.select == "released":
         raise ConfigError(f"select=released: no code was released for {config.task.name}", "select=last or best_dev")
     check_source(config.source)
-    check_neuron(config.neuron)
-    check_neuron(config.weights, "weights")
-    for group in ("neuron", "weights"):
-        check_neuron(config.previous.get(group, {}), f"previous.{group}")
+    check_neuron(config.neuron, "neuron")
+    check_quantizer(config.weights, "weights")
+    if config.previous:
+        check_neuron(config.previous.neuron, "previous.neuron")
+        check_quantizer(config.previous.weights, "previous.weights")
     _check_variant(config)
     _check_previous(config)
 
@@ -142,8 +186,8 @@ def _check_names(config: Config) -> None:
         "task.name": config.task.name,
         "scale": config.scale,
         "backbone.name": config.backbone.name,
-        "neuron.name": config.neuron.get("name", ""),
-        "weights.name": config.weights.get("name", ""),
+        "neuron.name": config.neuron.name,
+        "weights.name": config.weights.name,
         **({"system.name": config.system.name} if config.system.name else {}),
     }
     for key, name in names.items():
@@ -152,19 +196,6 @@ def _check_names(config: Config) -> None:
     title = config.system.title
     if not title.isprintable() or set("/\\") & set(title) or len(title) > LONGEST_NAME:
         raise ConfigError(f"system.title={title!r} is no title: printable, without / and \\")
-    for group in ("neuron", "weights"):
-        _check_class(getattr(config, group), group)
-        _check_class(config.previous.get(group), f"previous.{group}")
-
-
-def _check_class(node: Any, where: str) -> None:
-    if node is None:
-        return
-    if not isinstance(node, Mapping):
-        raise ConfigError(f"{where}={node} is not valid; it is a mapping, as in conf/{where.rpartition('.')[2]}/")
-    target = node.get("_target_")
-    if target is not None:
-        trust.refuse(str(target), f"{where} class")
 
 
 def _check_backbone(config: Config) -> None:
@@ -210,26 +241,3 @@ def _check_previous(config: Config) -> None:
             "on a task with labels",
             "system=bit_multi",
         )
-    if unknown := sorted(set(config.previous) - {"neuron", "weights", "variant", "finetune"}):
-        raise ConfigError(f"unknown key previous.{unknown[0]}; valid: neuron, weights, variant, finetune")
-
-
-def check_neuron(neuron: Mapping[str, Any], group: str = "neuron") -> None:
-    """Arguments of a neuron or quantiser against the `valid` block of its own YAML: choices, a bound, or a type."""
-    valid = neuron.get("valid", {})
-    for key, value in neuron.items():
-        if key in ("_target_", "name", "valid", "T", "bits", "spikes"):
-            continue
-        if key not in valid:
-            raise ConfigError(f"unknown key {group}.{key}{nearest(key, valid)}")
-        rule = valid[key]
-        if isinstance(rule, list):
-            good, means = value in rule, ", ".join(map(str, rule))
-        elif rule == "bool":
-            good, means = isinstance(value, bool), "true or false"
-        else:
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            bound = {"> 0": number and value > 0, ">= 0": number and value >= 0, "number": number}
-            good, means = bool(bound[rule]), rule
-        if not good:
-            raise ConfigError(f"{group}.{key}={value} is not valid; valid: {means}")

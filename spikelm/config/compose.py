@@ -23,10 +23,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from spikelm.config.checks import all_keys, typed
 from spikelm.config.fields import nearest
 from spikelm.config.paths import config_dir, default_runs_dir
-from spikelm.config.plugins import config_dirs, config_files, option_file, option_names, register_search_path
+from spikelm.config.plugins import config_dirs, config_files, option_file, option_names
 from spikelm.config.redact import refuse_secrets
 from spikelm.config.resolvers import register_resolvers
-from spikelm.config.schema import Config
+from spikelm.config.schema import Composed, Config
+from spikelm.config.search_path import register_search_path
 from spikelm.config.trust import refuse_targets
 from spikelm.errors import ConfigError
 from spikelm.store.records import disk_errors
@@ -43,7 +44,7 @@ def register_schema() -> None:
 @lru_cache(maxsize=1)
 def _register(runs_dir: str) -> None:
     """Once, and again when another store is named: it is a default of the schema."""
-    ConfigStore.instance().store(name="schema", node=Config)
+    ConfigStore.instance().store(name="schema", node=Composed)
 
 
 def load_config(overrides: Sequence[str]) -> Config:

@@ -15,6 +15,7 @@ from spikelm.config.fields import FINE_TUNING, GENERAL, NO_RUN, PRETRAINING, set
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.running import MeasureConfig, TrackerConfig, TrainerConfig
 from spikelm.config.source import SourceConfig
+from spikelm.config.specs import NeuronSpec, QuantizerSpec
 from spikelm.config.stage import GeneralConfig, StageConfig, TeacherConfig
 from spikelm.config.task import UNLABELLED, TaskConfig
 from spikelm.rules import Rule
@@ -29,8 +30,18 @@ class SystemConfig:
 
 
 @dataclass
-class Config:
-    """One run: task, neuron, backbone, source and how to train and measure it."""
+class PreviousStudent:
+    """A student that another one starts from or imitates: as that one, with these parts of its own."""
+
+    neuron: NeuronSpec
+    weights: QuantizerSpec
+    variant: VariantConfig
+    finetune: StageConfig
+
+
+@dataclass
+class Composed:
+    """One run as Hydra composes it: a neuron and a quantiser are open mappings, whose keys are their class's."""
 
     system: SystemConfig = setting(SystemConfig, decides=NO_RUN)
     scale: str = setting("mini", decides=NO_RUN)
@@ -58,6 +69,15 @@ class Config:
     force: bool = setting(False, decides=NO_RUN)
     dry_run: bool = setting(False, decides=NO_RUN)  # say what would be done, and stop
     runs_dir: str = field(default_factory=default_runs_dir, metadata={"decides": NO_RUN})
+
+
+@dataclass
+class Config(Composed):
+    """One run: task, neuron, backbone, source and how to train and measure it."""
+
+    neuron: NeuronSpec = setting(NeuronSpec)  # type: ignore[assignment]
+    weights: QuantizerSpec = setting(QuantizerSpec)  # type: ignore[assignment]
+    previous: PreviousStudent | None = setting(None, decides=NO_RUN)  # type: ignore[assignment]
 
     @property
     def kind(self) -> Kind:
@@ -94,22 +114,22 @@ class Config:
     @property
     def time_steps(self) -> int:
         """T for a spiking model, 1 for the ANN."""
-        return int(self.neuron.get("T", 1))
+        return self.T if self.spiking else 1
 
     @property
     def spiking(self) -> bool:
         """Whether there are neurons at the sites; those of a low-bit model round, but are no spikes (`fires`)."""
-        return bool(self.neuron.get("_target_"))
+        return bool(self.neuron)
 
     @property
     def fires(self) -> bool:
         """Whether the neurons are spikes, so that firing rates and the energy of additions mean something."""
-        return self.spiking and bool(self.neuron.get("spikes", True))
+        return self.spiking and self.neuron.spikes
 
     @property
     def quantized(self) -> bool:
         """Whether the weights have few bits."""
-        return bool(self.weights.get("_target_"))
+        return bool(self.weights)
 
     @property
     def converted(self) -> bool:
@@ -117,13 +137,15 @@ class Config:
         return self.spiking or self.quantized
 
     @property
-    def bits(self) -> dict[str, Any]:
+    def bits(self) -> dict[str, int | str]:
         """Bits of weights and activations as table 4 counts them: a number, or ter; a spike of {0, 1} has one."""
-        weights = self.weights.get("bits", 32) if self.quantized else 32
-        return {"weights": weights, "activations": self.neuron.get("bits", 1) if self.spiking else 32}
+        return {
+            "weights": self.weights.bits if self.quantized else 32,
+            "activations": self.neuron.bits if self.spiking else 32,
+        }
 
 
 @lru_cache(maxsize=1)
 def structured(runs_dir: str) -> Any:
     """The schema as OmegaConf has it, made once for a default store; not to be changed: a merge starts from a copy."""
-    return OmegaConf.structured(Config)
+    return OmegaConf.structured(Composed)

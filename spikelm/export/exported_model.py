@@ -6,6 +6,7 @@ Queries, keys and values are one matmul; rows are t*B + b, as in the trained mod
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from transformers.models.bert.modeling_bert import BertEmbeddings, BertPooler, B
 
 from spikelm.errors import ConfigError
 from spikelm.export.linears import SpikeLinear
+from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.inference import levels
 
 INPUTS = ("qkv_in", "attn_out_in", "ffn1_in", "ffn2_in")
@@ -29,9 +31,16 @@ class ExportedBertConfig(BertConfig):
     model_type = "spikelm_bert"
 
     time_steps: int = 1
-    heights: int = 1  # 1: all steps' spikes have one height; else one a step
-    rule: dict[str, Any] | None = None
+    heights: int = 1  # 1: all steps' spikes have one height; else one per step
+    rule: dict[str, bool | float | str] | None = None  # the fields of a ClipRule
     precision: str = "fp32"
+
+    @property
+    def clip_rule(self) -> ClipRule:
+        """How the neurons fire and reset."""
+        if self.rule is None:
+            raise ConfigError("this config says nothing of neurons", "spikelm-export RUN writes one that does")
+        return ClipRule(**self.rule)  # type: ignore[arg-type]
 
 
 class ExportedLayer(nn.Module):
@@ -44,8 +53,8 @@ class ExportedLayer(nn.Module):
         super().__init__()
         hidden, wide, T = config.hidden_size, config.intermediate_size, config.time_steps
         self.heads = config.num_attention_heads
-        self.rule = dict(config.rule or {})
-        self.still = {**self.rule, "beta": 0.0}  # keys and values have no memory
+        self.rule = config.clip_rule
+        self.still = replace(self.rule, beta=0.0)  # keys and values have no memory
         how = (config.heights, config.precision)
         self.qkv = SpikeLinear(hidden, 3 * hidden, *how)
         self.attention_output = SpikeLinear(hidden, hidden, *how)
@@ -88,8 +97,6 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
 
     def __init__(self, config: ExportedBertConfig) -> None:
         super().__init__(config)
-        if config.rule is None:
-            raise ConfigError("this config says nothing of neurons", "spikelm-export RUN writes one that does")
         self.embeddings = BertEmbeddings(config)
         self.layers = nn.ModuleList(ExportedLayer(config) for _ in range(config.num_hidden_layers))
         self.pooler = BertPooler(config)

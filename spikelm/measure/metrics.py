@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -12,9 +12,6 @@ from torchmetrics import Metric, MetricCollection, PearsonCorrCoef, SpearmanCorr
 from torchmetrics.classification import BinaryF1Score, MulticlassAccuracy, MulticlassConfusionMatrix
 
 from spikelm.errors import ConfigError, DataError, TrainingError
-
-#: the nine numbers of a GLUE row; MNLI matched and mismatched count separately
-GLUE_NINE = ("mnli_m", "mnli_mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 
 
 class Matthews(MulticlassConfusionMatrix):
@@ -51,17 +48,17 @@ _REGRESSION: dict[str, Callable[[bool], Metric]] = {
 
 def glue_metrics(names: Sequence[str], num_labels: int, over_ranks: bool = True) -> MetricCollection:
     """Empty metrics by name; num_labels=1 means regression. `over_ranks`: computed from what all ranks have seen."""
-    known: Iterable[str] = _REGRESSION if num_labels == 1 else _CLASSIFICATION
+    choices: Iterable[str] = _REGRESSION if num_labels == 1 else _CLASSIFICATION
     for name in names:
-        if name not in known or (name == "f1" and num_labels != 2):
+        if name not in choices or (name == "f1" and num_labels != 2):
             raise ConfigError(
                 f"metric {name!r} does not fit a task with num_labels={num_labels}",
-                f"choose among: {', '.join(known)}" + ("" if num_labels <= 2 else " (f1 needs two labels)"),
+                f"choose among: {', '.join(choices)}" + ("" if num_labels <= 2 else " (f1 needs two labels)"),
             )
-    made: dict[str, Metric | MetricCollection] = {
+    metrics: dict[str, Metric | MetricCollection] = {
         n: _REGRESSION[n](over_ranks) if num_labels == 1 else _CLASSIFICATION[n](num_labels, over_ranks) for n in names
     }
-    return MetricCollection(made, compute_groups=False)
+    return MetricCollection(metrics, compute_groups=False)
 
 
 def update_metrics(metrics: MetricCollection, logits: Tensor, labels: Tensor) -> None:
@@ -103,10 +100,3 @@ def constant_predictor(
         return glue_scores(torch.zeros(len(labels)), labels, metrics, 1)
     counts = torch.bincount(labels.long(), minlength=num_labels)
     return glue_scores(counts.expand(len(labels), -1), labels, metrics, num_labels)
-
-
-def glue_average(scores: Mapping[str, float | None]) -> float | None:
-    """Mean of the nine numbers of a GLUE row (`mnli` may stand for `mnli_m`); None if one is missing."""
-    row = [scores.get(task, scores.get("mnli") if task == "mnli_m" else None) for task in GLUE_NINE]
-    numbers = [value for value in row if value is not None and not math.isnan(value)]
-    return sum(numbers) / len(GLUE_NINE) if len(numbers) == len(GLUE_NINE) else None

@@ -30,8 +30,8 @@ def _rouge(predictions: list[str], references: list[str]) -> tuple[Scores, Notes
 
     # split_summaries would ask for a sentence splitter that is downloaded: lines are sentences here.
     scorer = RougeScorer(list(ROUGE), use_stemmer=True, split_summaries=False)
-    found = [scorer.score(reference, text) for reference, text in zip(references, predictions, strict=True)]
-    scores = {name: 100 * sum(one[name].fmeasure for one in found) / len(found) for name in ROUGE}
+    scored = [scorer.score(reference, text) for reference, text in zip(references, predictions, strict=True)]
+    scores = {name: 100 * sum(one[name].fmeasure for one in scored) / len(scored) for name in ROUGE}
     return scores, {"rouge": f"rouge-score {version('rouge-score')}, F1, stemmed, rougeLsum by lines"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from spikelm.config.backbone import BackboneConfig
 from spikelm.config.schema import Config
 from spikelm.errors import CheckpointError, ConfigError
 from spikelm.spiking import spikify, spiking_class
-from spikelm.spiking.mlm_head import apply_transform_act
+from spikelm.spiking.load import apply_transform_act
 
 SAID = ("name", "valid", "bits", "spikes")  # of a neuron: told to the reader, not to its class
 
@@ -50,16 +49,6 @@ def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> Be
     }
     found: BertConfig = named(encoder_kind(backbone).config)(**{**sizes, **backbone.options})
     return found
-
-
-def neuron_spec(config: Config) -> dict[str, Any]:
-    """The neuron's class and arguments, without what only the config needs; empty where there is none."""
-    return {key: value for key, value in config.neuron.items() if key not in (*SAID, "T")}
-
-
-def weights_spec(config: Config) -> dict[str, Any]:
-    """The same of the weight quantiser."""
-    return {key: value for key, value in config.weights.items() if key not in SAID}
 
 
 def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
@@ -112,9 +101,7 @@ def spiking_if_asked(model: Any, config: Config) -> nn.Module:
     model.config.__dict__.pop("spikelm", None)  # of a model with another T, whose amplitudes are not taken over
     if not config.converted:
         return model
-    return spikify(
-        model, neuron_spec(config), config.time_steps, weights=weights_spec(config), variant=asdict(config.variant)
-    )
+    return spikify(model, config.neuron, config.time_steps, weights=config.weights, variant=config.variant)
 
 
 def load(cls: Any, folder: Path, config: Config, **settings: Any) -> Any:

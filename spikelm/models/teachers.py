@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from spikelm.errors import CheckpointError
 from spikelm.models.bert import bert_config, encoder_kind, load, num_labels, spiking_if_asked
 from spikelm.neurons import Neuron
 from spikelm.spiking import spiking_class
+from spikelm.spiking.conversion import conversion_of
 from spikelm.weights import quantized
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -53,10 +53,10 @@ def load_student(config: Config, folder: Path) -> Any:
 def succeed(config: Config, folder: Path) -> nn.Module:
     """The config's student with the latent weights of the one before it, and its neurons' values if they are alike."""
     before = load_student(config, folder)
-    spec, settings = before.config.spikelm, copy.deepcopy(before.config)
+    settings = copy.deepcopy(before.config)
     settings._attn_implementation = None  # that of its variant
     model: Any = spiking_if_asked(BertForSequenceClassification(settings), config)
-    alike = _class(spec) == _class(model.config.spikelm)
+    alike = _neuron_class(before.config) == _neuron_class(model.config)
     own = set() if alike else {name for name, module in model.named_modules() if isinstance(module, Neuron)}
     taken = {
         name: value
@@ -71,8 +71,9 @@ def succeed(config: Config, folder: Path) -> nn.Module:
     return model
 
 
-def _class(spec: Mapping[str, Any]) -> str | None:
-    return (spec["neuron"] or {}).get("_target_")
+def _neuron_class(settings: Any) -> str:
+    conversion = conversion_of(settings)
+    return conversion.neuron.target if conversion else ""
 
 
 def convert(config: Config, folder: Path) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Neurons with an amplitude a time step that the first training batch sets, and that survives save and load."""
+"""Neurons with one amplitude per time step that the first training batch sets, and that survives save and load."""
 
 from __future__ import annotations
 

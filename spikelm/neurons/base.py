@@ -13,21 +13,18 @@ class Neuron(nn.Module):
     neurons have none (paper section 3.1, beta = 0).
     """
 
-    #: spike values per time step are at most {-a, 0, a}; the audit checks it, this only names it
-    levels: str = "{0, 1}"
-
     def __init__(self, T: int, memory: bool = True) -> None:
         super().__init__()
         self.T = T
         self.memory = memory
         self.site = ""  # set by spikify: "encoder.layer.0.qkv_in"
-        self.compiled = False  # set while training (training/acceleration.py); a neuron may have no such kernel
+        self.compiled = False  # set while training (training/devices/acceleration.py); a neuron may have no such kernel
 
     def forward(self, x: Tensor) -> Tensor:
         raise TypeError(f"{type(self).__name__} does not say how it fires")
 
     def fit_to(self, features: int) -> None:
-        """Called once by spikify with the size of the last axis; a neuron with a value a channel makes it here."""
+        """Called once by spikify with the size of the last axis; a neuron with one value per channel makes it here."""
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

@@ -6,14 +6,16 @@ from torch import Tensor
 
 from spikelm.neurons.base import Neuron
 from spikelm.neurons.kernels.rounding import Ternary
+from spikelm.rules import Positive
 
 
 class TernaryActivation(Neuron):
-    """a sign(x) [|x| > d], d = 0.7 mean|x|, a = mean of |x| over |x| > d, for each time step (facts 2.4)."""
+    """a sign(x) [|x| > d], d = 0.7 mean|x|, a = mean of |x| over |x| > d, for each time step.
 
-    levels = "{-a, 0, a}"
+    TernaryBERT 2-2-2 computes d and a anew for every batch; the gradient passes where |x| < clip (docs/lowbit.md).
+    """
 
-    def __init__(self, T: int, memory: bool = True, clip: float = 2.5) -> None:
+    def __init__(self, T: int, memory: bool = True, clip: Positive = 2.5) -> None:
         super().__init__(T, memory)
         self.clip = clip
 

@@ -60,12 +60,12 @@ def system_of(job: Job) -> str:
     """Neuron, T, k and what it was distilled with; the config's own name for a system where it has one."""
     config = job.config
     if config.system.name or not config.converted:
-        return title(config) if config.system.name else str(config.neuron["name"])
-    parts = [str(config.neuron["name"]), f"T={config.time_steps}"]
-    if "k" in config.neuron:
-        parts.append(f"k={config.neuron['k']:g}")
+        return title(config) if config.system.name else config.neuron.name
+    parts = [config.neuron.name, f"T={config.time_steps}"]
+    if "k" in config.neuron.arguments:
+        parts.append(f"k={config.neuron.arguments['k']:g}")
     if config.quantized:
-        parts.append(f"weights={config.weights['name']}")
+        parts.append(f"weights={config.weights.name}")
     if config.distill.name != "none":
         parts.append(f"distill={config.distill.name}")
     return " ".join(parts)

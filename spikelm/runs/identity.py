@@ -6,7 +6,6 @@ identity by the hash of its content, and what comes from other runs by their ids
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +36,8 @@ def identity(config: Config) -> dict[str, Any]:
         "source": _source(config, cache),
         "backbone": decided(config.backbone, run),
         "starts from": weights_identity(path, cache) if path else None,
-        "neuron": {**_named(config.neuron), "T": config.time_steps},
-        "weights": _named(config.weights),
+        "neuron": {**decided(config.neuron, run), "T": config.time_steps},
+        "weights": decided(config.weights, run),
         "variant": decided(config.variant, run) if config.converted else None,
         "stage": decided(config.stage, run),
         "distill": decided(config.distill, run) if _distill_decides(config) else None,
@@ -48,11 +47,6 @@ def identity(config: Config) -> dict[str, Any]:
         "trainer": decided(config.trainer, run),
         "needs": {role: id_of(needed) for role, needed in prerequisites(config).items()},
     }
-
-
-def _named(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A neuron or quantiser by its name and arguments, wherever its class lives."""
-    return {key: value for key, value in spec.items() if key not in ("_target_", "valid", "bits", "spikes", "T")}
 
 
 def _distill_decides(config: Config) -> bool:

@@ -12,6 +12,7 @@ import yaml
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
 from spikelm.config.paths import config_dir
+from spikelm.config.specs import ClassSpec
 from spikelm.errors import ConfigError
 
 MEASURED = ("energy", "firing")  # columns that a table takes from pretrained runs
@@ -28,13 +29,13 @@ class Labels(NamedTuple):
 def label(config: Config) -> str:
     """The readable part of a run's directory: neuron, T, k, backbone, scale, source, seed."""
     parts = [config.backbone.kind] if config.kind.neuron == "spiking" else []
-    parts.append(str(config.neuron["name"]))
+    parts.append(config.neuron.name)
     if config.spiking:
         parts.append(f"T{config.time_steps}")
-    if "k" in config.neuron:
-        parts.append(f"k{config.neuron['k']:g}")
+    if "k" in config.neuron.arguments:
+        parts.append(f"k{config.neuron.arguments['k']:g}")
     if config.quantized:
-        parts.append(f"w{config.weights['name']}")
+        parts.append(f"w{config.weights.name}")
     return "-".join([*parts, config.backbone.name, config.scale, config.source.name, f"s{config.seed}"])
 
 
@@ -54,18 +55,19 @@ def departures(config: Config) -> list[str]:
         return [f"not {config.system.name} of this version"]
     changes = [] if config.T == own.T else [f"T={config.T}"]
     for group in ("neuron", "weights", "distill"):
-        ours, theirs = _flat(_plain(getattr(config, group))), _flat(_plain(getattr(own, group)))
+        ours, theirs = _settings(config, group), _settings(own, group)
         if ours.get("name") != theirs.get("name"):
             changes.append(f"{group}={ours.get('name')}")
         else:
             changes += [f"{group}.{key}={value}" for key, value in ours.items() if theirs.get(key) != value]
     ours, theirs = _flat(asdict(config.variant)), _flat(asdict(own.variant))
     changes += [f"variant.{key}={value}" for key, value in ours.items() if theirs[key] != value]
-    return [change for change in changes if change != f"neuron.T={config.T}"]
+    return changes
 
 
-def _plain(node: Any) -> Mapping[str, Any]:
-    return node if isinstance(node, Mapping) else asdict(node)
+def _settings(config: Config, group: str) -> dict[str, Any]:
+    node = getattr(config, group)
+    return _flat(node.to_mapping() if isinstance(node, ClassSpec) else asdict(node))
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -87,8 +89,8 @@ def labels(config: Config) -> Labels:
     task, name = config.task.name, config.system.name
     unchanged = bool(name) and not departures(config)
     tables = [f"table{number}" for number in tables_of(name, task)] if unchanged else []
-    called = name if unchanged else title(config) if name else f"{config.neuron['name']} T={config.time_steps}"
-    tags = [config.scale, config.source.name, task, str(config.neuron["name"]), *tables]
+    called = name if unchanged else title(config) if name else f"{config.neuron.name} T={config.time_steps}"
+    tags = [config.scale, config.source.name, task, config.neuron.name, *tables]
     return Labels(config.tracker.group or " ".join([*tables[:1], called]), task, tags)
 
 

@@ -93,8 +93,8 @@ def show_plan(config: Config, console: Console) -> dict[str, Any]:
         "run": f"{run.id} ({run.state})",
         "backbone": config.backbone.name + (f", {plan.parameters:,} parameters" if plan.parameters else ""),
         **({"starts from": config.backbone.path} if config.backbone.path else {}),
-        "neuron": f"{config.neuron['name']}, T={config.time_steps}",
-        **({"weights": str(config.weights["name"])} if config.quantized else {}),
+        "neuron": f"{config.neuron.name}, T={config.time_steps}",
+        **({"weights": config.weights.name} if config.quantized else {}),
         "steps": f"{steps}, batch {stage.batch}{each}, up to {longest} tokens",
         "optimiser": f"{OPTIMIZERS[stage.optimizer.name]}, lr {stage.lr:g} {stage.schedule.shape}, warm-up {stage.schedule.warmup:g}, "
         f"decay {stage.optimizer.weight_decay:g}{_released_schedule(stage)}",

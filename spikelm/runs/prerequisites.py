@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from spikelm.config.schema import Config
+from spikelm.config.schema import Config, SystemConfig
+from spikelm.config.specs import NeuronSpec, QuantizerSpec
 from spikelm.config.stage import StageConfig
+from spikelm.errors import ConfigError
 from spikelm.config.task import TaskConfig
 from spikelm.config.backbone import VariantConfig
 from spikelm.config.paths import config_dir
+from spikelm.errors import ConfigError
 from spikelm.config.task import UNLABELLED
-
-PLAIN = {"name": "ann"}  # conf/neuron/ann.yaml, the neuron of every teacher
-UNQUANTIZED = {"name": "none"}  # conf/weights/none.yaml, its weights
 
 
 def prerequisites(config: Config) -> dict[str, Config]:
@@ -48,7 +48,7 @@ def pretraining_of(config: Config) -> Config:
     starts = config.kind.starts
     if starts and starts != config.backbone.kind:  # what BERTSUMABS is pretrained as has no decoder
         plain = replace(config.backbone, kind=starts, decoder_layers=None, options={})
-        config = replace(config, backbone=plain, system=type(config.system)())
+        config = replace(config, backbone=plain, system=SystemConfig())
     return replace(config, task=_task("pretrain"), seed=config.pretrain.seed, select="last", force=False)
 
 
@@ -56,17 +56,17 @@ def general_of(config: Config) -> Config:
     """The general distillation that a student starts from: same system, source text and scale."""
     T = config.distill.start.general_T or config.time_steps
     task, seed = _task("general_distill"), config.general.seed
-    return replace(config, task=task, neuron={**config.neuron, "T": T}, T=T, seed=seed, select="last", force=False)
+    return replace(config, task=task, T=T, seed=seed, select="last", force=False)
 
 
 def teacher_of(config: Config) -> Config:
     """A student's teacher: the plain model of the same task, or of the same pretraining."""
     plain = replace(
         config,
-        neuron=dict(PLAIN),
-        weights=dict(UNQUANTIZED),
+        neuron=NeuronSpec(),
+        weights=QuantizerSpec(),
         variant=VariantConfig(),
-        system=type(config.system)(),
+        system=SystemConfig(),
         finetune=_as_stage(config.teacher),
         select="last",
         force=False,
@@ -78,14 +78,22 @@ def teacher_of(config: Config) -> Config:
 
 def previous_of(config: Config) -> Config:
     """The student that a student starts from: other neuron, weights or variant, itself made from the teacher."""
-    own = {"neuron": config.neuron, "weights": config.weights}
-    changes: dict[str, Any] = {key: dict(config.previous.get(key, value)) for key, value in own.items()}
-    changes["variant"] = VariantConfig(**config.previous.get("variant", asdict(config.variant)))
-    changes["finetune"] = replace(config.finetune, **config.previous.get("finetune", {}))
+    before = config.previous
+    if before is None:
+        raise ConfigError("the config names no student before this one", "system=bit_multi")
     start = replace(config.distill.start, weights="teacher")
     asked = replace(config.distill.teacher, model="ann")
-    distill = replace(config.distill, start=start, teacher=asked)
-    return replace(config, **changes, distill=distill, previous={}, system=type(config.system)(), force=False)
+    return replace(
+        config,
+        neuron=before.neuron,
+        weights=before.weights,
+        variant=before.variant,
+        finetune=before.finetune,
+        distill=replace(config.distill, start=start, teacher=asked),
+        previous=None,
+        system=SystemConfig(),
+        force=False,
+    )
 
 
 def _as_stage(stage: StageConfig) -> StageConfig:

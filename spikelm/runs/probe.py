@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from spikelm.neurons import Neuron
 from spikelm.neurons.amplitude import AmplitudeNeuron
 from spikelm.neurons.kernels.clip import clip_run
-from spikelm.neurons.kernels.arctan import wide
+from spikelm.neurons.kernels.precision import wide
 
 BINS = 161
 SITE = "encoder.layer.0.ffn1_in"  # the first feed-forward linear of the first block (appendix A.4)

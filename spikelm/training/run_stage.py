@@ -65,7 +65,7 @@ def train_and_measure(
             config=config.trainer,
             folder=run.checkpoints,
             console=console,
-            title=f"{config.task.name} {config.neuron['name']} T={config.time_steps}",
+            title=f"{config.task.name} {config.neuron.name} T={config.time_steps}",
             log=log,
             on_resume=truncate,
             evaluate_every=stage.evaluate_every,

@@ -15,6 +15,7 @@ from spikelm.catalog.checkpoint_files import weights_record
 from spikelm.catalog.energy import energy_mj, spiking_energy_mj
 from spikelm.catalog.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
 from spikelm.config.schema import Config
+from spikelm.config.specs import NeuronSpec, QuantizerSpec
 from spikelm.config.task import GenerateConfig
 from spikelm.data.batches.by_step import Batch
 from spikelm.data.batches.pair_batches import PairBatches, evaluation_pairs, pair_batch
@@ -25,7 +26,6 @@ from spikelm.data.tokens.cache import encoded_pairs
 from spikelm.data.tokens.encode_pairs import encode_pairs
 from spikelm.measure.trained_model import AUDIT_ROWS, audit_decoding, measure_firing, measure_terms
 from spikelm.models.bart import SpecialTokens, build_seq2seq, load_public, load_seq2seq
-from spikelm.runs.prerequisites import PLAIN, UNQUANTIZED
 from spikelm.training.best_epoch import select_mode
 from spikelm.training.generation import Generator, ProgressLines, Split
 from spikelm.training.optimization import total_steps
@@ -157,7 +157,7 @@ def _fresh(config: Config, vocab: int, tokens: SpecialTokens) -> nn.Module:
 
 def load_teacher(config: Config, folder: Path) -> nn.Module:
     """The plain fine-tuned model."""
-    return load_seq2seq(replace(config, neuron=dict(PLAIN), weights=dict(UNQUANTIZED)), folder)
+    return load_seq2seq(replace(config, neuron=NeuronSpec(), weights=QuantizerSpec()), folder)
 
 
 def measure_seq2seq(

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 from rich.console import Console
 from tokenizers import Tokenizer
 from torch import nn
 
 from spikelm.catalog.kinds import kind_of, named
-from spikelm.config.checks import typed
+from spikelm.config.checks import check
+from spikelm.config.recorded import from_record
 from spikelm.config.schema import Config
 from spikelm.data.batches.blocks import BlockBatches
 from spikelm.data.batches.by_step import Batch, RowBatches, StepBatches, evaluation_batches
@@ -143,7 +143,8 @@ def fine_tuning_stage(config: Config, console: Console, module: Callable[[int, E
 
 def audit_batch(saved: Mapping[str, Any], count: int = AUDIT_ROWS) -> Batch:
     """The first rows of a finished run's measurement samples, from its recorded config."""
-    config = typed(OmegaConf.create(dict(saved)))
+    config = from_record(saved)
+    check(config)
     if config.task.kind == "seq2seq":
         from spikelm.training.seq2seq_builder import audit_pairs
 

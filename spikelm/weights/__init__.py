@@ -1,4 +1,7 @@
-"""Weight quantisers: one file each, put into a model by `quantize_weights`; they compose with any neuron."""
+"""Weight quantisers, one file each, put into a model by `quantize_weights`; they go with any neuron.
+
+Plain torch: they may import neurons and below, neither Hydra nor transformers.
+"""
 
 from spikelm.weights.base import WeightQuantizer
 from spikelm.weights.layers import build_quantizer, quantize_weights, quantized

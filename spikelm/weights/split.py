@@ -1,4 +1,4 @@
-"""BinaryBERT's weights: the sum of two binary matrices that starts as a ternary one (facts 2.5)."""
+"""BinaryBERT's weights: the sum of two binary matrices that starts as a ternary one."""
 
 from __future__ import annotations
 

@@ -14,10 +14,8 @@ from sklearn import metrics as oracle
 
 from spikelm.errors import ConfigError, DataError, TrainingError
 from spikelm.measure.metrics import (
-    GLUE_NINE,
     compute_metrics,
     constant_predictor,
-    glue_average,
     glue_metrics,
     glue_scores,
     update_metrics,
@@ -111,17 +109,6 @@ def test_constant_predictor_of_a_regression_scores_zero() -> None:
         "pearson": 0,
         "spearman": 0,
     }
-
-
-def test_average_is_over_nine_numbers() -> None:
-    spikelm = dict(zip(GLUE_NINE, [77.1, 77.2, 83.9, 85.3, 87.0, 38.8, 84.9, 85.7, 69.0], strict=True))
-    assert glue_average(spikelm) == pytest.approx(76.5, abs=0.05)  # table 3, SpikeLM T=4
-    lif_star = dict(zip(GLUE_NINE, [35.4, 35.2, 0.0, 50.5, 50.9, 0.0, 0.0, 81.2, 52.7], strict=True))
-    assert glue_average(lif_star) == pytest.approx(33.99, abs=0.005)  # printed as 34.6
-    assert glue_average({**spikelm, "mnli_mm": None}) is None
-    assert glue_average({**spikelm, "rte": math.nan}) is None
-    spikelm["mnli"] = spikelm.pop("mnli_m")
-    assert glue_average(spikelm) == pytest.approx(76.5, abs=0.05)
 
 
 def test_what_cannot_be_scored_is_named() -> None:

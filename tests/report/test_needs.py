@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from spikelm.config.compose import load_config
+from spikelm.config.recorded import to_record
 from spikelm.report.query.selection import Found, Results, Selection, Wanted
 from spikelm.report.reproduce.needs import Timings, minutes, needs_of, show_plan
 from spikelm.report.reproduce.progress import Overview
 from spikelm.report.reproduce.reproduce import job_lines
 from spikelm.runs.experiment import open_run
-from spikelm.store.records import RESULT_FIELDS
+from spikelm.store.records import RESULT_FIELDS, plain
 
 
 def finish(found: Found, seconds: float = 60.0, weights: bool = True) -> None:
@@ -24,7 +26,7 @@ def finish(found: Found, seconds: float = 60.0, weights: bool = True) -> None:
     if weights:
         (run.directory / "model").mkdir(parents=True)
     run.start({}, {})
-    config = {"neuron": found.config.neuron, "task": vars(found.config.task), "backbone": {"kind": "bert"}}
+    config = plain(to_record(found.config))
     known: dict[str, Any] = {"metrics": {"accuracy": 50.0}, "seconds": seconds, "config": config, "steps": 12}
     known |= {"scale": "smoke", "energy_mj": {"fp32": 1.0, "fp16": 1.0}, "firing_rate": {"mean": 0.1, "per_site": {}}}
     run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **known})
@@ -98,8 +100,8 @@ def test_a_plan_names_the_systems_of_several_tasks_once_and_counts_on_runs_side_
 
 def test_estimates_prefer_the_same_system_then_the_same_kind_by_steps() -> None:
     def told(system: str, T: int, seconds: float, steps: int) -> dict[str, Any]:
-        neuron = {"name": system, "T": T}
-        config = {"neuron": neuron, "task": {"name": "pretrain", "kind": "pretrain"}, "backbone": {"kind": "bert"}}
+        known = load_config([f"neuron={system}", f"T={T}", "task=pretrain", "scale=smoke"])
+        config = plain(to_record(known))
         return {"scale": "smoke", "seconds": seconds, "steps": steps, "config": config}
 
     from canned import config_of

@@ -43,7 +43,11 @@ def test_a_teacher_has_a_command_of_its_own(tmp_path: Path) -> None:
 
 
 def test_without_time_there_is_no_command_and_without_sense_an_empty_one() -> None:
-    saved = {"task": {"name": "glue/rte"}, "neuron": {"name": "lif", "T": 1}, "source": {"name": "embedded"}}
+    saved = {
+        "task": {"name": "glue/rte"},
+        "neuron": {"name": "lif", "target": "spikelm.neurons.lif.LIF", "arguments": {}},
+        "source": {"name": "embedded"},
+    }
     saved |= {"scale": "mini", "T": 1}
     assert Commands({}, seconds=-1).command(saved) is None
     assert Commands({}).command({"task": {"name": "glue/none"}, **{k: saved[k] for k in saved if k != "task"}}) == ""

@@ -17,6 +17,7 @@ from spikelm.catalog.energy import encoder_terms, spiking_energy_mj
 from spikelm.catalog.own_terms import spikformer_terms
 from spikelm.config.backbone import BackboneConfig
 from spikelm.config.compose import load_config
+from spikelm.config.specs import ClassSpec
 from spikelm.config.stage import ScheduleConfig, StageConfig
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
@@ -33,7 +34,7 @@ from spikelm.training.distill.students import GeneralModule, StudentModule, Teac
 from spikelm.training.optimization import learning_rate
 
 torch.set_num_threads(1)
-NEURON = {"_target_": "spikelm.neurons.lif_atan.LIFAtan", "theta": 1.0}
+NEURON = ClassSpec("spikelm.neurons.lif_atan.LIFAtan", {"theta": 1.0})
 LAYERS, HIDDEN, HEADS, FFN, VOCAB = 2, 32, 4, 64, 50
 SIZES: dict[str, Any] = {
     "vocab_size": VOCAB,

@@ -15,6 +15,7 @@ from spikelm.catalog.energy import energy_mj, spiking_energy_mj
 from spikelm.catalog.own_terms import rwkv_terms
 from spikelm.config.backbone import BackboneConfig
 from spikelm.config.compose import load_config
+from spikelm.config.specs import ClassSpec
 from spikelm.config.stage import StageConfig
 from spikelm.data.batches.causal_blocks import CausalBatches
 from spikelm.data.tokens.packed import PackedDocuments
@@ -30,7 +31,7 @@ from spikelm.training.causal import CausalModule
 from spikelm.training.optimization import learning_rate, optimizer_and_schedule
 
 torch.set_num_threads(1)
-NEURON = {"_target_": "spikelm.neurons.lif_token.LIFToken"}
+NEURON = ClassSpec("spikelm.neurons.lif_token.LIFToken")
 LAYERS, HIDDEN, FFN, VOCAB = 2, 24, 48, 40
 
 

@@ -36,7 +36,8 @@ NEURONS = {
 )
 def test_every_row_has_its_neuron_at_every_scale(system: str, scale: str) -> None:
     config = load_config([f"system={system}", f"scale={scale}"])
-    assert {key: config.neuron[key] for key in NEURONS[system]} == NEURONS[system]
+    found = {"name": config.neuron.name, "T": config.T, **config.neuron.arguments}
+    assert {key: found[key] for key in NEURONS[system]} == NEURONS[system]
     assert config.time_steps == NEURONS[system]["T"]
 
 

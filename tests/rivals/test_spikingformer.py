@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spikelm.config.compose import load_config
+from spikelm.config.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
 from spikelm.rivals.spikingformer.membrane_bert import (
@@ -21,7 +22,7 @@ from spikelm.rivals.spikingformer.membrane_bert import (
 from spikelm.spiking import load_pretrained, neurons, spikify
 
 torch.set_num_threads(1)
-NEURON = {"_target_": "spikelm.neurons.lif_sigmoid.LIFSigmoid", "theta": 1.0}
+NEURON = ClassSpec("spikelm.neurons.lif_sigmoid.LIFSigmoid", {"theta": 1.0})
 LAYERS, HIDDEN, HEADS = 2, 32, 4
 
 

@@ -81,14 +81,14 @@ def test_students_of_one_task_share_their_teacher() -> None:
 
 def test_chains_of_students() -> None:
     binary = prerequisites(of("binarybert_w1a2"))
-    assert binary["pretrained"].weights["name"] == "ternary"
+    assert binary["pretrained"].weights.name == "ternary"
     assert binary["pretrained"].variant.width == 0.5
     multi = prerequisites(of("bit_multi"))
-    assert multi["pretrained"].neuron["width"] == 2
+    assert multi["pretrained"].neuron.arguments["width"] == 2
     assert id_of(multi["teacher"]) == id_of(multi["pretrained"])
     assert id_of(prerequisites(multi["teacher"])["teacher"]) == id_of(of("bert"))
     pretrained = prerequisites(of("bipft"))["pretrained"]
-    assert prerequisites(pretrained)["teacher"].neuron["name"] == "ann"
+    assert prerequisites(pretrained)["teacher"].neuron.name == "ann"
 
 
 def test_layers_of_the_small_berts() -> None:

@@ -230,11 +230,11 @@ def _about(result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys and their values, without what only describes valid values."""
+    """Dotted keys and their values."""
     found: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, dict) and value:
-            found |= {} if key == "valid" else flatten(value, f"{prefix}{key}.")
+            found |= flatten(value, f"{prefix}{key}.")
         else:
             found[f"{prefix}{key}"] = value
     return found

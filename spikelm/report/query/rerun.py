@@ -21,7 +21,6 @@ GROUPS = ("neuron", "weights", "backbone", "distill")  # named by their `name`, 
 #: what cannot change a result, and what is only said about it
 IGNORED = ("tracker.", "force", "dry_run", "runs_dir", "source.mirror")
 KEPT = "trainer.precision"
-SAID = ("name", "valid", "bits", "spikes")
 #: fields of a task that say how to read it
 READING = tuple(item.name for item in fields(TaskConfig) if not item.metadata.get("decides", True))
 PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
@@ -64,7 +63,9 @@ class Commands:
             chosen = [*chosen, *others]
             if (base := self._base(chosen)) is None:
                 return None
-        changed = [_word(key, value, key in base) for key, value in wanted.items() if _differs(base, wanted, key)]
+        changed = [
+            _word(key, value, _composed(key, base)) for key, value in wanted.items() if _differs(base, wanted, key)
+        ]
         if base.get("teacher.seed") == base.get("seed") and wanted.get("teacher.seed") == wanted.get("seed"):
             changed = [word for word in changed if not word.startswith("teacher.seed=")]  # it follows the seed
         return [*chosen, *changed]
@@ -92,15 +93,31 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         key = f"{prefix}{name}"
         if key.startswith(IGNORED) or (key.startswith("trainer.") and key != KEPT):
             continue
-        if prefix in ("neuron.", "weights.") and name in SAID and name != "name":
-            continue
         if prefix == "task." and name in READING:
             continue
+        if name in ("neuron", "weights"):
+            value = _overridable(value)
         if isinstance(value, Mapping) and (value or prefix == ""):
             found |= flat(value, f"{key}.")
         else:
             found[key] = value
     return found
+
+
+def _overridable(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A recorded neuron or quantiser with the keys of its YAML, without what only describes it."""
+    place = {key: spec[key] for key in ("embeddings",) if key in spec and spec["target"]}
+    return {
+        "name": spec["name"],
+        **({"_target_": spec["target"]} if spec["target"] else {}),
+        **place,
+        **spec["arguments"],
+    }
+
+
+def _composed(key: str, base: Mapping[str, Any]) -> bool:
+    """Whether Hydra knows the key; those of a previous student are added by its YAML alone."""
+    return key in base and not key.startswith("previous.")
 
 
 def _differs(base: Mapping[str, Any], wanted: Mapping[str, Any], key: str) -> bool:
@@ -120,7 +137,8 @@ def _choices(saved: Mapping[str, Any]) -> list[str]:
     found += [f"scale={saved['scale']}", f"source={source['name']}"]
     found += [f"recipe={saved['recipe']}"] if saved.get("recipe") else []
     if not system:
-        found += [_word(key, saved[key], True) for key in ("T", "k") if key in neuron]
+        used = {"T": bool(neuron["target"]), "k": "k" in neuron["arguments"]}
+        found += [_word(key, saved[key], True) for key in ("T", "k") if used[key]]
     return found
 
 

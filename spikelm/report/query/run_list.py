@@ -73,7 +73,8 @@ def _what(config: dict[str, Any]) -> list[str]:
     if not config:
         return ["?", "?"]
     neuron = config["neuron"]
-    settings = [f"{key}={neuron[key]:g}" for key in ("T", "k") if key in neuron]
+    settings = [f"T={config['T']:g}"] if neuron["target"] else []
+    settings += [f"k={neuron['arguments']['k']:g}"] if "k" in neuron["arguments"] else []
     return [
         " ".join([neuron["name"], *settings, f"s{config['seed']}"]),
         f"{config['scale']} {config['source']['name']}",

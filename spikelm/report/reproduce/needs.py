@@ -48,7 +48,7 @@ class Timings:
         for result in results:
             config, seconds = result["config"], float(result["seconds"])
             neuron, task = config["neuron"], config["task"]
-            T = int(neuron.get("T", 1))
+            T = int(config["T"]) if neuron["target"] else 1
             same = (result["scale"], task["name"], neuron["name"], T, config["backbone"].get("kind", "bert"))
             self.same.setdefault(same, []).append(seconds)
             self.kind.setdefault((result["scale"], task["kind"]), []).append(seconds)
@@ -62,7 +62,7 @@ class Timings:
 
     def _about(self, config: Config) -> float | None:
         T, group = config.time_steps, (config.scale, config.task.kind)
-        same = (config.scale, config.task.name, str(config.neuron["name"]), T, config.backbone.kind)
+        same = (config.scale, config.task.name, config.neuron.name, T, config.backbone.kind)
         if found := self.same.get(same):
             return statistics.median(found)
         if (steps := planned_steps(config)) and (paces := self.alike.get(group)):

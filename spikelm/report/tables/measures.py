@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from spikelm.catalog.kinds import kind_of
 from spikelm.config.schema import Config
+from spikelm.config.specs import NeuronSpec
 from spikelm.report.query.selection import Found, Results
 from spikelm.report.tables.cells import RunRef
 from spikelm.report.tables.paper_table import AUDITED, GLUE, Column, PaperTable, Row
@@ -108,10 +109,10 @@ def system_measures(results: Results, system: str, tuned: Sequence[Found], seed:
 BITS = {"weight": "weights", "act": "activations"}
 
 
-def levels(neuron: dict[str, Any]) -> str:
+def levels(neuron: NeuronSpec) -> str:
     """The values that a spike of a neuron has, as table 6 prints them."""
-    height = "alpha" if neuron.get("elastic") else "1"
-    return f"{{-{height},0,{height}}}" if neuron.get("direction") == "bi" else f"{{0,{height}}}"
+    height = "alpha" if neuron.arguments.get("elastic") else "1"
+    return f"{{-{height},0,{height}}}" if neuron.arguments.get("direction") == "bi" else f"{{0,{height}}}"
 
 
 def _audited(results: Results, row: Row, seed: int) -> dict[str, Value]:

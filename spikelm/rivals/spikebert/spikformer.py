@@ -17,7 +17,7 @@ from transformers import BertConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
 from transformers.models.bert.modeling_bert import BertLayer, BertSelfAttention
 
-from spikelm.neurons.kernels.heaviside import Heaviside
+from spikelm.neurons.heaviside import Heaviside
 from spikelm.rivals.spikingformer.membrane_bert import norm_after_linears
 
 SCALE = 0.125  # of the attention, whatever the width of a head

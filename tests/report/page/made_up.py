@@ -19,9 +19,7 @@ def run_id(number: int) -> str:
 
 
 def config(task: str, neuron: str, scale: str, source: str, seed: int) -> dict[str, Any]:
-    spec: dict[str, Any] = {"name": neuron}
-    if neuron != "ann":
-        spec |= {"T": 4, "_target_": "spikelm.neurons.lif.LIF"}
+    spec = {"name": neuron, "target": "" if neuron == "ann" else "spikelm.neurons.lif.LIF", "arguments": {}}
     return {
         "task": {"name": task, "kind": "classification"},
         "neuron": spec,

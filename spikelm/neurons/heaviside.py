@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels.arctan import LeakyArctan
+from spikelm.neurons.kernels.leaky import LeakyArctan
 
 
 class Heaviside(Neuron):

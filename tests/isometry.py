@@ -1,4 +1,4 @@
-"""Dynamical isometry of spike functions (paper section 4.4), and the closed forms its lemmas rest on.
+"""Dynamical isometry of spike functions (paper section 4.4) in closed form, to hold the neurons against.
 
 phi(J J^T) = E[tr(J J^T)] / n and varphi(J J^T) = phi((J J^T)^2) - phi(J J^T)^2; a block with phi near 1 and
 varphi near 0 neither shrinks nor blows up gradients. For an elementwise function J is diagonal.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
 
 Law = Literal["gaussian", "laplace"]
 Fire = Literal["round", "paper"]  # |m| > alpha/2 as released, |m| > alpha as printed
@@ -26,8 +26,6 @@ class Moments(NamedTuple):
 
 def jacobian_moments(function: Callable[[Tensor], Tensor], x: Tensor) -> Moments:
     """Moments of an elementwise function on samples x, from the autograd (surrogate) gradient at each."""
-    import torch
-
     x = x.detach().clone().requires_grad_()
     (diagonal,) = torch.autograd.grad(function(x).sum(), x)
     eigenvalues = diagonal.double().square()
@@ -58,13 +56,3 @@ def firing_rate(k: float, law: Law = "gaussian", fire: Fire = "round") -> float:
     """P(|m| > c k E|m|), c = 1/2 or 1: erfc(c k / sqrt(pi)) for a Gaussian, exp(-c k) for a Laplace."""
     reach = k / 2 if fire == "round" else k
     return math.erfc(reach / math.sqrt(math.pi)) if law == "gaussian" else math.exp(-reach)
-
-
-def uni_entropy(r: float) -> float:
-    """Bits of a {0, 1} spike that fires with probability r: h(r)."""
-    return sum(-p * math.log2(p) for p in (r, 1 - r) if p > 0)
-
-
-def bi_entropy(r: float) -> float:
-    """Bits of a {-1, 0, 1} spike, both signs equally likely: h(r) + r, one more bit for each spike."""
-    return uni_entropy(r) + r
