@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 from torch import nn
 
-from spikelm.catalog.checkpoint_files import weights_record
 from spikelm.catalog.energy import energy_mj, spiking_energy_mj
 from spikelm.catalog.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
 from spikelm.config.schema import Config
@@ -25,6 +24,7 @@ from spikelm.data.tokens.encode_pairs import encode_pairs
 from spikelm.measure.trained_model import AUDIT_ROWS, audit_decoding, measure_firing, measure_terms
 from spikelm.models.bart import SpecialTokens, build_seq2seq, load_public, load_seq2seq
 from spikelm.runs.identity import PLAIN, UNQUANTIZED
+from spikelm.store.file_facts import weights_record
 from spikelm.training.best_epoch import select_mode
 from spikelm.training.generation import Generator, ProgressLines, Split
 from spikelm.training.optimization import total_steps
