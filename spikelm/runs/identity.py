@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from spikelm.catalog.kinds import kind_of
 from spikelm.config.schema import BackboneConfig, Config, StageConfig, TaskConfig, VariantConfig, config_dir
 from spikelm.data import microworld
-from spikelm.data.sources.content_hash import source_identity
+from spikelm.data.sources.source_identity import source_identity
 from spikelm.store.file_facts import weights_identity
 from spikelm.store.records import run_id
 

@@ -15,7 +15,7 @@ from spikelm.catalog.energy import energy_mj, spiking_energy_mj
 from spikelm.catalog.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
 from spikelm.config.schema import Config
 from spikelm.data.batches.by_step import Batch
-from spikelm.data.batches.pair_batches import PairBatches, evaluation_pairs, pair_batch
+from spikelm.data.batches.text_pair_batches import PairBatches, evaluation_pairs, pair_batch
 from spikelm.data.sources.rows import Text
 from spikelm.data.sources.text_pairs import load_pairs
 from spikelm.data.tokens.bpe import PairTokenizer, load_pair_tokenizer

@@ -26,8 +26,8 @@ from spikelm.data.microworld import (
 )
 from spikelm.data.microworld.grammar import RULES
 from spikelm.data.microworld.lexicon import AWAY, GENRES, HOME, KIND_OF
-from spikelm.data.microworld.pairs import similarity
-from spikelm.data.microworld.sentences import FORMS, distinct_forms, statement, wh_question, yes_no_question
+from spikelm.data.microworld.paraphrases import similarity
+from spikelm.data.microworld.wording import FORMS, distinct_forms, statement, wh_question, yes_no_question
 from spikelm.data.microworld.world import Fact, judge, sample_fact
 
 COLUMNS = {

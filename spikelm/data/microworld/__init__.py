@@ -6,9 +6,9 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from spikelm.data.microworld.documents import document
-from spikelm.data.microworld.seq2seq import SEQ2SEQ_ROWS, SEQ2SEQ_TASKS, SEQ2SEQ_VERSION, seq2seq
-from spikelm.data.microworld.splits import MAKERS, PAIRS, make_rows
+from spikelm.data.microworld.corpus import document
+from spikelm.data.microworld.glue_rows import MAKERS, PAIRS, make_rows
+from spikelm.data.microworld.text_pair_rows import SEQ2SEQ_ROWS, SEQ2SEQ_TASKS, SEQ2SEQ_VERSION, seq2seq
 
 VERSION: int = 2  # of the corpus and of single sentences
 PAIRS_VERSION: int = 3  # of the tasks of two sentences

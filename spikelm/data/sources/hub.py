@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from spikelm.data.sources.glue_files import SHARD, listing
 from spikelm.data.sources.row_files import Layout, Table, from_records
+from spikelm.data.sources.task_files import SHARD, listing
 from spikelm.errors import DataError
 
 BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".txt": "text"}  # ending -> datasets' reader

@@ -11,8 +11,8 @@ from typing import Any
 
 from spikelm.config.schema import SourceConfig, TaskConfig
 from spikelm.data import microworld
-from spikelm.data.sources.glue_files import local_rows, task_files
 from spikelm.data.sources.hub import hub_files, hub_table
+from spikelm.data.sources.task_files import local_rows, task_files
 from spikelm.errors import DataError
 
 Row = dict[str, Any]

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from spikelm.data.sources.glue_files import listing, squeezed
 from spikelm.data.sources.row_files import lines
 from spikelm.data.sources.streams import Documents
+from spikelm.data.sources.task_files import listing, squeezed
 from spikelm.errors import DataError
 
 ENDINGS = (".txt", ".tokens", ".raw")

@@ -9,9 +9,9 @@ from typing import Any
 from spikelm.config.schema import SourceConfig, TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.hub import hub_files, hub_table
-from spikelm.data.sources.pair_files import layout_of, pair_files, read_pairs
 from spikelm.data.sources.row_files import Table
 from spikelm.data.sources.rows import Text, content_hash, local_root, other_counts
+from spikelm.data.sources.text_pair_files import layout_of, pair_files, read_pairs
 from spikelm.errors import DataError
 
 Pair = dict[str, Any]  # the task's two columns

@@ -13,9 +13,9 @@ from omegaconf import OmegaConf
 
 from spikelm.config.schema import SourceConfig, TaskConfig, config_dir
 from spikelm.data import microworld
-from spikelm.data.sources.glue_files import task_files, task_folder
 from spikelm.data.sources.rows import Text, content_hash, load_rows, local_root
 from spikelm.data.sources.streams import Document, Documents
+from spikelm.data.sources.task_files import task_files, task_folder
 from spikelm.errors import DataError
 
 

@@ -11,8 +11,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from spikelm.catalog.checkpoint_files import weights_folder
 from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
 from spikelm.data import microworld
-from spikelm.data.sources.content_hash import tokenizer_file
 from spikelm.data.sources.rows import Text
+from spikelm.data.sources.source_identity import tokenizer_file
 from spikelm.data.tokens.tokenizer import trained_once
 from spikelm.errors import ConfigError, DataError
 

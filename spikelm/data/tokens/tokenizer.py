@@ -13,9 +13,9 @@ from tokenizers import Tokenizer
 from spikelm.catalog.checkpoint_files import weights_folder
 from spikelm.config.schema import BackboneConfig, SourceConfig
 from spikelm.data import microworld
-from spikelm.data.sources.content_hash import vocab_file
 from spikelm.data.sources.documents import documents_hash, load_documents
 from spikelm.data.sources.row_files import lines
+from spikelm.data.sources.source_identity import vocab_file
 from spikelm.data.sources.streams import Stream
 from spikelm.data.sources.text_files import UNKNOWN
 from spikelm.data.tokens.wordpiece import SPECIAL_TOKENS, train_wordpiece, wordpiece

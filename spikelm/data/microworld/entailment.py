@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from spikelm.data.microworld.lexicon import KIND_OF, Genre
-from spikelm.data.microworld.sentences import any_form, statement, wh_question
+from spikelm.data.microworld.wording import any_form, statement, wh_question
 from spikelm.data.microworld.world import (
     CONTRADICTION,
     CORE,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from spikelm.data.microworld.bilingual import bilingual_pair
 from spikelm.data.microworld.digests import digest
-from spikelm.data.microworld.splits import Part
+from spikelm.data.microworld.glue_rows import Part
 from spikelm.data.microworld.stories import story
 
 SEQ2SEQ_VERSION: int = 1  # of these pairs alone: the texts of GLUE and of the corpus have one of their own

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from spikelm.data.microworld.entailment import inference_pair, question_pair
 from spikelm.data.microworld.grammar import minimal_pair
-from spikelm.data.microworld.inference import inference_pair, question_pair
 from spikelm.data.microworld.lexicon import AWAY, GENRES, HOME, UNTRAINED, Genre, with_few
 from spikelm.data.microworld.opinions import opinion
-from spikelm.data.microworld.pairs import duplicate_pair, graded_pair, paraphrase_pair
+from spikelm.data.microworld.paraphrases import duplicate_pair, graded_pair, paraphrase_pair
 from spikelm.data.microworld.world import ENTAILMENT, NEUTRAL
 
 Row = dict[str, Any]

@@ -8,10 +8,10 @@ from typing import Any
 
 from spikelm.config.schema import SourceConfig, TaskConfig
 from spikelm.data.sources.documents import documents_hash
-from spikelm.data.sources.glue_files import task_files
 from spikelm.data.sources.hub_text import text_repositories
-from spikelm.data.sources.pair_files import pair_files
 from spikelm.data.sources.rows import GLUE, content_hash, load_rows, rows_root
+from spikelm.data.sources.task_files import task_files
+from spikelm.data.sources.text_pair_files import pair_files
 from spikelm.data.sources.text_pairs import load_pairs
 from spikelm.data.sources.unlabelled_rows import other_rows, row_files
 from spikelm.errors import DataError

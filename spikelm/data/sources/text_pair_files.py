@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from spikelm.config.schema import TaskConfig
-from spikelm.data.sources.glue_files import listing, split_files, split_names, squeezed, task_folder
 from spikelm.data.sources.row_files import READERS, Layout, Table, lines, read_table
+from spikelm.data.sources.task_files import listing, split_files, split_names, squeezed, task_folder
 from spikelm.errors import DataError
 
 NESTED = "translation"  # the hub's column that holds both languages

@@ -12,7 +12,7 @@ from transformers.models.mbart.modeling_mbart import shift_tokens_right as mbart
 
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
-from spikelm.data.batches.pair_batches import PairBatches, evaluation_pairs, pair_batch, shard_pairs
+from spikelm.data.batches.text_pair_batches import PairBatches, evaluation_pairs, pair_batch, shard_pairs
 from spikelm.data.sources.text_pairs import load_pairs
 from spikelm.data.tokens import cache as caching
 from spikelm.data.tokens.bpe import PairTokenizer, pair_tokenizer, train_bpe
