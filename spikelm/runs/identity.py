@@ -212,7 +212,7 @@ def _source(config: Config) -> dict[str, Any]:
         return {**found, "version": f"seq2seq/{microworld.SEQ2SEQ_VERSION}"}
     task = config.task.name.removeprefix("glue/")
     version = microworld.version_of(task)
-    return {**found, "version": max(version, microworld.PAIRS_VERSION) if task_rows else version}
+    return {**found, "version": max(version, microworld.TWO_TEXTS_VERSION) if task_rows else version}
 
 
 def _stage(stage: StageConfig) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from spikelm.data.sources.documents import load_documents
 from spikelm.data.sources.rows import Text, load_rows
 from spikelm.data.sources.unlabelled_rows import other_rows
 from spikelm.data.tokens.cache import encoded_documents, encoded_rows
-from spikelm.data.tokens.encode import Encoded, encode_rows, with_unlabelled
+from spikelm.data.tokens.encode import EncodedRows, encode_rows, with_unlabelled
 from spikelm.data.tokens.tokenizer import load_tokenizer
 from spikelm.errors import ConfigError
 from spikelm.measure.metrics import constant_predictor
@@ -111,7 +111,7 @@ def _text_batches(
     return make(documents, tokenizer, config.seed, batch, config.stage.max_length, **settings)
 
 
-def fine_tuning_stage(config: Config, console: Console, module: Callable[[int, Encoded, str], GlueModule]) -> Stage:
+def fine_tuning_stage(config: Config, console: Console, module: Callable[[int, EncodedRows, str], GlueModule]) -> Stage:
     """A task with labels; `module` is made for a number of steps, the training rows and the hash of the content."""
     task, stage = config.task, config.finetune
     text = announced(load_rows(task, config.source), console)

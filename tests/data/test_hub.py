@@ -17,7 +17,7 @@ from rich.console import Console
 
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
-from spikelm.data.sources import hub_text
+from spikelm.data.sources import hub
 from spikelm.data.sources.documents import load_documents
 from spikelm.data.sources.hub import hub_files, hub_rows
 from spikelm.data.sources.rows import GLUE
@@ -44,7 +44,7 @@ def parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The hub's repositories in a folder, as `hf download --local-dir` lays them out."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
-    monkeypatch.setattr(hub_text, "SENTENCES", 4)
+    monkeypatch.setattr(hub, "SENTENCES", 4)
     root = tmp_path / "mirror"
     text = "The cat sat. He left! {0}\n\nReferences\n  So the cat {0} left.  \n" + "He sat. The cat left.\n" * 9
     articles = [{"id": str(n), "title": f"T{n}", "text": text.format(n)} for n in range(ARTICLES)]
@@ -91,7 +91,7 @@ def test_a_survey_is_made_once_and_a_limit_takes_some_of_each(mirror: Path, monk
     def refuse(*args: Any) -> Any:
         raise AssertionError("read again")
 
-    monkeypatch.setattr(hub_text, "hub_rows", refuse)
+    monkeypatch.setattr(hub, "hub_rows", refuse)
     assert load_documents(source, cache).content_hash == first.content_hash
     with pytest.raises(AssertionError, match="read again"):
         load_documents(replace(source, documents=41), cache)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spikelm.config.compose import load_config
-from spikelm.data.batches.nsp_pairs import draw_pairs
+from spikelm.data.batches.mlm_nsp import draw_nsp_pairs
 from spikelm.data.sources.documents import load_documents
 from spikelm.data.sources.rows import Text, load_rows
 from spikelm.data.tokens.encode import encode_documents
@@ -84,7 +84,7 @@ def test_wikitext_is_clean_and_has_next_sentences() -> None:
     tokenizer = read_vocab(DATA / "tokenizers" / "bert-base-uncased" / "vocab.txt")
     assert tokenizer.get_vocab_size() == 30522
     documents = encode_documents(list(text.splits["validation"])[:10], tokenizer)
-    labels = draw_pairs(PackedDocuments.of(documents), 64, np.random.default_rng(0), 200)[:, 4]
+    labels = draw_nsp_pairs(PackedDocuments.of(documents), 64, np.random.default_rng(0), 200)[:, 4]
     assert 0.35 < np.mean(labels) < 0.65
 
 

@@ -36,7 +36,7 @@ def model() -> Any:
 def test_the_prompt_is_behind_every_article_however_long() -> None:
     tokenizer = prompt_tokenizer(train_bpe(["one two three four"], 300))
     for text in ("one two", "one two three four " * 30):
-        [ids] = tokenizer.sources([text], 40)
+        [ids] = tokenizer.encode_sources([text], 40)
         assert len(ids) <= 40
         assert tokenizer.decode([ids])[0].endswith("TL;DR:")
         assert tokenizer.decode([ids])[0].startswith("one two")

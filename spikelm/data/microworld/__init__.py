@@ -11,7 +11,7 @@ from spikelm.data.microworld.glue_rows import MAKERS, PAIRS, make_rows
 from spikelm.data.microworld.text_pair_rows import SEQ2SEQ_ROWS, SEQ2SEQ_TASKS, SEQ2SEQ_VERSION, seq2seq
 
 VERSION: int = 2  # of the corpus and of single sentences
-PAIRS_VERSION: int = 3  # of the tasks of two sentences
+TWO_TEXTS_VERSION: int = 3  # of the tasks of two sentences
 MNLI_VERSION: int = 4  # of MNLI: training and matched rows are those of version 3 of the pairs
 TASKS: tuple[str, ...] = tuple(MAKERS)
 
@@ -45,7 +45,7 @@ def version_of(task: str) -> int:
 
 def _drawn(task: str) -> int:
     """The version that its rows are drawn with."""
-    return PAIRS_VERSION if task in PAIRS else VERSION
+    return TWO_TEXTS_VERSION if task in PAIRS else VERSION
 
 
 def _seed(seed: int, task: str = "") -> str:
@@ -72,11 +72,11 @@ def documents(count: int, seed: int = 0) -> list[list[str]]:
 __all__ = [
     "DEFAULT_ROWS",
     "MNLI_VERSION",
-    "PAIRS_VERSION",
     "SEQ2SEQ_ROWS",
     "SEQ2SEQ_TASKS",
     "SEQ2SEQ_VERSION",
     "TASKS",
+    "TWO_TEXTS_VERSION",
     "VERSION",
     "documents",
     "glue",

@@ -11,7 +11,7 @@ from typing import Any
 
 from spikelm.config.schema import SourceConfig
 from spikelm.data import microworld
-from spikelm.data.sources.hub_text import HELD_OUT_EVERY, labelled_documents, repository_files
+from spikelm.data.sources.hub import HELD_OUT_EVERY, labelled_documents, repository_files
 from spikelm.data.sources.rows import Text, content_hash, local_root
 from spikelm.data.sources.streams import Document, Documents
 from spikelm.data.sources.text_files import count_documents, local_documents, text_files

@@ -8,11 +8,11 @@ from typing import Any
 
 from spikelm.config.schema import SourceConfig, TaskConfig
 from spikelm.data.sources.documents import documents_hash
-from spikelm.data.sources.hub_text import text_repositories
+from spikelm.data.sources.hub import text_repositories
 from spikelm.data.sources.rows import GLUE, content_hash, load_rows, rows_root
 from spikelm.data.sources.task_files import task_files
-from spikelm.data.sources.text_pair_files import pair_files
-from spikelm.data.sources.text_pairs import load_pairs
+from spikelm.data.sources.text_pair_files import text_pair_files
+from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.data.sources.unlabelled_rows import other_rows, row_files
 from spikelm.errors import DataError
 from spikelm.store.checksums import file_hash
@@ -51,13 +51,13 @@ def _hub_identity(task: TaskConfig, source: SourceConfig) -> dict[str, Any]:
 
 def _rows_hash(task: TaskConfig, source: SourceConfig, cache: Path) -> str:
     pairs = task.kind == "seq2seq"
-    files = (pair_files if pairs else task_files)(task, rows_root(task, source), ("train", *task.splits))
+    files = (text_pair_files if pairs else task_files)(task, rows_root(task, source), ("train", *task.splits))
     settings = {
         "task": [task.name, list(task.columns), list(task.labels)],
         "rows": [source.train_rows, source.dev_rows],
     }
     place = place_of(cache, files.values(), settings)
-    return recall(place) or remember(place, (load_pairs if pairs else load_rows)(task, source).content_hash)
+    return recall(place) or remember(place, (load_text_pairs if pairs else load_rows)(task, source).content_hash)
 
 
 def _others_hash(task: TaskConfig, source: SourceConfig, cache: Path, task_rows: int) -> str:

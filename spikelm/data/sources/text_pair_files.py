@@ -14,7 +14,7 @@ NESTED = "translation"  # the hub's column that holds both languages
 ENDINGS = ((".source", ".target"), (".src", ".tgt"))  # beside .en and .ro: the names of the columns
 
 
-def pair_files(task: TaskConfig, root: Path, splits: Iterable[str]) -> dict[str, list[Path]]:
+def text_pair_files(task: TaskConfig, root: Path, splits: Iterable[str]) -> dict[str, list[Path]]:
     """The files of each split of a task: a table (or its shards), or a source and a target file."""
     folder = task_folder(root, task)
     return {split: _line_files(folder, task, split) or _table_files(folder, task, split) for split in splits}
@@ -51,17 +51,17 @@ def _table_files(folder: Path, task: TaskConfig, split: str) -> list[Path]:
     return split_files(folder, split)
 
 
-def layout_of(task: TaskConfig) -> Layout:
+def text_pair_layout(task: TaskConfig) -> Layout:
     """The two columns by the names they may have, flat or inside `translation`."""
     columns = {name: (name, *filter(None, [task.file_columns.get(name)])) for name in task.columns}
     return Layout(columns, skip_broken=task.skip_broken, nested=NESTED)
 
 
-def read_pairs(task: TaskConfig, paths: list[Path]) -> list[tuple[str, Table]]:
+def read_text_pairs(task: TaskConfig, paths: list[Path]) -> list[tuple[str, Table]]:
     """The rows of a split's files, by file."""
     tabled = all(path.suffix.lower() in READERS for path in paths)
     if tabled:
-        return [(str(path), read_table(path, layout_of(task))) for path in paths]
+        return [(str(path), read_table(path, text_pair_layout(task))) for path in paths]
     return [(str(paths[0]), _read_lines(task, *paths))]
 
 

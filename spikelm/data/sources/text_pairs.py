@@ -1,4 +1,4 @@
-"""The pairs of texts of a summarisation or translation task, wherever they come from: `load_pairs`."""
+"""The pairs of texts of a summarisation or translation task, wherever they come from: `load_text_pairs`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from spikelm.data import microworld
 from spikelm.data.sources.hub import hub_files, hub_table
 from spikelm.data.sources.row_files import Table
 from spikelm.data.sources.rows import Text, content_hash, local_root, other_counts
-from spikelm.data.sources.text_pair_files import layout_of, pair_files, read_pairs
+from spikelm.data.sources.text_pair_files import read_text_pairs, text_pair_files, text_pair_layout
 from spikelm.errors import DataError
 
 Pair = dict[str, Any]  # the task's two columns
 
 
-def load_pairs(task: TaskConfig, source: SourceConfig) -> Text:
+def load_text_pairs(task: TaskConfig, source: SourceConfig) -> Text:
     """Train and evaluated splits of a task: rows with two texts, none of whose targets is empty."""
     splits = ("train", *task.splits)
     notes: list[str] = []
@@ -46,8 +46,8 @@ def _embedded(task: TaskConfig, source: SourceConfig) -> dict[str, list[Pair]]:
 
 
 def _local(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...]) -> dict[str, list[tuple[str, Table]]]:
-    files = pair_files(task, local_root(source), splits)
-    return {split: read_pairs(task, paths) for split, paths in files.items()}
+    files = text_pair_files(task, local_root(source), splits)
+    return {split: read_text_pairs(task, paths) for split, paths in files.items()}
 
 
 def _hub(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...]) -> dict[str, list[tuple[str, Table]]]:
@@ -58,7 +58,7 @@ def _hub(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...]) -> dic
     files: Mapping[str, list[Path]] = hub_files(
         task.repo, task.hub or None, splits, task.revision or None, source.mirror
     )
-    layout = layout_of(task)
+    layout = text_pair_layout(task)
     return {split: [(str(path), hub_table(path, layout)) for path in paths] for split, paths in files.items()}
 
 

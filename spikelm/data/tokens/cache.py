@@ -16,9 +16,8 @@ from tokenizers import Tokenizer
 from spikelm.config.schema import TaskConfig
 from spikelm.data.sources.rows import Text
 from spikelm.data.sources.streams import chunks
-from spikelm.data.tokens.bpe import PairTokenizer
-from spikelm.data.tokens.encode import Encoded, encode_documents, encode_rows
-from spikelm.data.tokens.encode_pairs import EncodedPairs, encode_pairs
+from spikelm.data.tokens.bpe import TextPairTokenizer
+from spikelm.data.tokens.encode import EncodedRows, EncodedTextPairs, encode_documents, encode_rows, encode_text_pairs
 from spikelm.data.tokens.packed import PackedDocuments, write_documents
 from spikelm.store.checksums import seal_folder, whole_folder
 from spikelm.store.records import digest, disk_errors
@@ -30,7 +29,7 @@ Arrays = dict[str, np.ndarray]
 
 def encoded_rows(
     text: Text, split: str, task: TaskConfig, tokenizer: Tokenizer, max_length: int, cache: Path
-) -> Encoded:
+) -> EncodedRows:
     """The rows of a split as `encode_rows` gives them."""
 
     def make() -> Arrays:
@@ -38,19 +37,21 @@ def encoded_rows(
         return {"ids": rows.ids, "types": rows.types, "offsets": rows.offsets, "labels": rows.labels}
 
     settings = {"columns": list(task.columns), "kind": task.kind, "max_length": max_length}
-    return Encoded(**_arrays(_folder(cache, text, split, tokenizer, settings), make))
+    return EncodedRows(**_arrays(_folder(cache, text, split, tokenizer, settings), make))
 
 
-def encoded_pairs(text: Text, split: str, task: TaskConfig, tokenizer: PairTokenizer, cache: Path) -> EncodedPairs:
-    """The pairs of a split as `encode_pairs` gives them."""
+def encoded_text_pairs(
+    text: Text, split: str, task: TaskConfig, tokenizer: TextPairTokenizer, cache: Path
+) -> EncodedTextPairs:
+    """The pairs of a split as `encode_text_pairs` gives them."""
     settings = {
         "columns": list(task.columns),
         "lengths": [task.source_length, task.target_length],
         "frames": [tokenizer.source_frame, tokenizer.target_frame],
     }
     folder = _folder(cache, text, split, tokenizer.tokenizer, settings)
-    found = _arrays(folder, lambda: vars(encode_pairs(task, text.splits[split], tokenizer)))
-    return EncodedPairs(**found)
+    found = _arrays(folder, lambda: vars(encode_text_pairs(task, text.splits[split], tokenizer)))
+    return EncodedTextPairs(**found)
 
 
 def encoded_documents(text: Text, split: str, tokenizer: Tokenizer, cache: Path) -> PackedDocuments:
