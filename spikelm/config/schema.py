@@ -71,9 +71,13 @@ class TaskConfig:
     labels: list[str] = field(default_factory=list)
     metrics: list[str] = field(default_factory=list)  # the first one is the headline
     splits: dict[str, str] = field(default_factory=dict)  # evaluated split -> suffix of its metrics
+    score_range: list[float] = field(default_factory=list)  # lowest and highest label of a regression; empty: any
     hub: str = ""  # configuration name in the hub's GLUE, or in `repo`
+    repo: str = ""  # the hub's repository of the task; empty: source.glue
+    revision: str = ""  # of repo
+    folders: list[str] = field(default_factory=list)  # other names that its folder of files may have
     official_rows: dict[str, int] = field(default_factory=dict)  # split -> rows of the published data
-    file_columns: dict[str, str] = field(default_factory=dict)  # column -> its name in the official TSV, if another
+    file_columns: dict[str, str] = field(default_factory=dict)  # column -> its name in files or on the hub, if another
     tsv_columns: list[str] = field(default_factory=list)  # of an official TSV without a header line
     files: str = ""  # the folder of its own labelled rows, which it has whatever the source (a plugin's task)
     skip_broken: bool = False  # leave out TSV rows with too few or too many fields, as the hub does
@@ -81,9 +85,6 @@ class TaskConfig:
     paper_epochs: int = 0  # of SpikeLM's scripts
     bipft_epochs: int = 0  # of BiPFT's scripts, whose epochs the paper says it keeps (recipe=paper)
     # what follows is for seq2seq
-    repo: str = ""  # the hub's repository of the task; empty: source.glue
-    revision: str = ""  # of repo
-    folders: list[str] = field(default_factory=list)  # other names that its folder of files may have
     languages: list[str] = field(default_factory=list)  # codes of source and target for a multilingual tokenizer
     source_length: int = 0  # most tokens of a source
     target_length: int = 0  # of a target

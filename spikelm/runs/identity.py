@@ -10,7 +10,6 @@ from omegaconf import OmegaConf
 
 from spikelm.catalog.kinds import kind_of
 from spikelm.config.schema import BackboneConfig, Config, StageConfig, TaskConfig, VariantConfig, config_dir
-from spikelm.data import microworld
 from spikelm.data.sources.source_identity import source_identity
 from spikelm.store.file_facts import weights_identity
 from spikelm.store.records import run_id
@@ -28,7 +27,7 @@ READING = (
         "skip_broken",
         "files",
     ),
-    *("repo", "revision", "folders", "paper"),
+    *("repo", "revision", "folders", "paper", "score_range"),
 )
 PAIRS = ("languages", "source_length", "target_length", "generate")  # of a task: left out where there are none
 #: of a stage: left out where not set
@@ -204,15 +203,7 @@ def size_of(backbone: BackboneConfig) -> dict[str, Any]:
 def _source(config: Config) -> dict[str, Any]:
     general = config.task.kind == "general"
     task_rows = config.general.task_rows if general else config.distill.task_rows if distills(config) else 0
-    if config.source.name != "embedded" or config.task.files:
-        return source_identity(config.task, config.source, Path(config.runs_dir) / ".cache", task_rows)
-    found = {key: value for key, value in asdict(config.source).items() if value is not None}
-    if config.task.kind == "seq2seq":  # pairs are not made of documents
-        del found["documents"]
-        return {**found, "version": f"seq2seq/{microworld.SEQ2SEQ_VERSION}"}
-    task = config.task.name.removeprefix("glue/")
-    version = microworld.version_of(task)
-    return {**found, "version": max(version, microworld.TWO_TEXTS_VERSION) if task_rows else version}
+    return source_identity(config.task, config.source, Path(config.runs_dir) / ".cache", task_rows)
 
 
 def _stage(stage: StageConfig) -> dict[str, Any]:

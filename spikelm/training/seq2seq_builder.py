@@ -16,7 +16,7 @@ from spikelm.catalog.seq2seq_energy import generation_terms, lm_head_terms, seq2
 from spikelm.config.schema import Config
 from spikelm.data.batches.by_step import Batch
 from spikelm.data.batches.text_pair_batches import TextPairBatches, evaluation_text_pairs, text_pair_batch
-from spikelm.data.sources.rows import Text
+from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.data.tokens.bpe import TextPairTokenizer, load_text_pair_tokenizer
 from spikelm.data.tokens.cache import encoded_text_pairs
@@ -99,7 +99,7 @@ def audit_pairs(config: Config) -> Batch:
     return {name: batch[name] for name in INPUTS}
 
 
-def _generator(config: Config, text: Text, tokenizer: TextPairTokenizer, console: Console) -> Generator:
+def _generator(config: Config, text: LoadedText, tokenizer: TextPairTokenizer, console: Console) -> Generator:
     task, settings = config.task, config.task.generate
     source, target = task.columns
     splits = [

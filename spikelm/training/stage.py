@@ -21,7 +21,8 @@ from spikelm.data.batches.blocks import BlockBatches
 from spikelm.data.batches.by_step import Batch, RowBatches, StepBatches, evaluation_batches
 from spikelm.data.batches.sentences import SentenceBatches
 from spikelm.data.sources.documents import load_documents
-from spikelm.data.sources.rows import Text, load_rows
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.sources.rows import load_rows
 from spikelm.data.sources.unlabelled_rows import other_rows
 from spikelm.data.tokens.cache import encoded_documents, encoded_rows
 from spikelm.data.tokens.encode import EncodedRows, encode_rows, with_unlabelled
@@ -74,7 +75,7 @@ def unlabelled_stage(
     console: Console,
     module: Callable[[Tokenizer, int], StageModule],
     tokenizer: Tokenizer | None = None,
-    prepare: Callable[[Text], Text] = lambda text: text,
+    prepare: Callable[[LoadedText], LoadedText] = lambda text: text,
     held_out_rows: int = HELD_OUT_ROWS,
     **settings: Any,
 ) -> Stage:
@@ -100,7 +101,7 @@ def unlabelled_stage(
 
 
 def _text_batches(
-    config: Config, text: Text, split: str, tokenizer: Tokenizer, batch: int, **settings: Any
+    config: Config, text: LoadedText, split: str, tokenizer: Tokenizer, batch: int, **settings: Any
 ) -> BlockBatches:
     """Batches of a split of unlabelled text: single sentences to imitate, else as the backbone's kind is pretrained."""
     documents = encoded_documents(text, split, tokenizer, Path(config.runs_dir) / ".cache")
@@ -161,7 +162,7 @@ def audit_batch(saved: Mapping[str, Any], count: int = AUDIT_ROWS) -> Batch:
     return _sample(samples)[0]
 
 
-def announced(text: Text, console: Console) -> Text:
+def announced(text: LoadedText, console: Console) -> LoadedText:
     for warning in text.warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False, soft_wrap=True)
     return text

@@ -11,7 +11,8 @@ import pytest
 from spikelm.config.compose import load_config
 from spikelm.data.batches.mlm_nsp import draw_nsp_pairs
 from spikelm.data.sources.documents import load_documents
-from spikelm.data.sources.rows import Text, load_rows
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.sources.rows import load_rows
 from spikelm.data.tokens.encode import encode_documents
 from spikelm.data.tokens.packed import PackedDocuments
 from spikelm.data.tokens.tokenizer import read_vocab
@@ -27,7 +28,7 @@ COUNTS = {
 }
 
 
-def load(task: str) -> Text:
+def load(task: str) -> LoadedText:
     config = load_config([f"task=glue/{task}", "source=local", f"source.root={DATA}"])
     return load_rows(config.task, config.source)
 

@@ -14,7 +14,7 @@ from glue_files import hub_cache, write_as
 
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
-from spikelm.data.sources.rows import Text
+from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.errors import ConfigError, DataError
 from spikelm.runs.identity import identity
@@ -39,7 +39,7 @@ def config(root: Path, *overrides: str, task: str = "mt/wmt16_enro") -> Config:
     return replace(found, source=replace(found.source, root=str(root)), runs_dir=str(root.parent / "runs"))
 
 
-def load(root: Path, *overrides: str, task: str = "mt/wmt16_enro") -> Text:
+def load(root: Path, *overrides: str, task: str = "mt/wmt16_enro") -> LoadedText:
     found = config(root, *overrides, task=task)
     return load_text_pairs(found.task, found.source)
 

@@ -1,17 +1,13 @@
-"""GLUE tasks from files as people have them: folders and splits by any common name, labels as ids."""
+"""Where a task's files lie, as people have them: folders and splits by any common name."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from spikelm.config.schema import TaskConfig
-from spikelm.data.sources.row_files import READERS, Layout, Table, read_table
+from spikelm.config.schema import SourceConfig, TaskConfig
+from spikelm.data.sources.row_files import READERS
 from spikelm.errors import DataError
 
 #: group of tasks -> folders, beside the root itself, that may hold the tasks' folders
@@ -36,28 +32,58 @@ def listing(folder: Path) -> str:
     return ", ".join([*names[:20], *(["..."] if len(names) > 20 else [])]) or "nothing"
 
 
+def local_root(source: SourceConfig) -> Path:
+    """The folder of a local source."""
+    if not source.root:
+        raise DataError("source=local needs source.root=DIR, the folder of the files")
+    return Path(source.root)
+
+
+def task_root(task: TaskConfig, source: SourceConfig) -> Path:
+    """Where a task's folder is looked for: the task's own folder, or the root of a local source."""
+    return Path(task.files) if task.files else local_root(source)
+
+
+def has_folder(root: Path, task: TaskConfig) -> bool:
+    """Whether root has a folder of the task, or several."""
+    return any(_named_folders(place, task) for place in _places(root, task))
+
+
 def task_folder(root: Path, task: TaskConfig) -> Path:
     """The folder the task names, or its one in root or root/glue (or its like), by any common spelling of its names."""
     if task.files:
         if not Path(task.files).is_dir():
             raise DataError(f"task.files: {task.files} is not a folder", f"{task.name} keeps its rows there")
         return Path(task.files)
-    group, _, own = task.name.rpartition("/")
-    names = [squeezed(own), *map(squeezed, task.folders)]
-    name = " or ".join(names)
-    folders = [path for path in sorted(root.iterdir()) if path.is_dir()]
-    places = [root, *(path for path in folders if squeezed(path.name) in COLLECTIONS.get(group, (group,)))]
-    found = [path for place in places for path in sorted(place.iterdir()) if path.is_dir()]
-    found = [path for path in found if squeezed(path.name) in names]
-    if len(found) > 1:
-        raise DataError(f"{task.name} has more than one folder: {', '.join(map(str, found))}", "keep one of them")
-    if not found:
-        there = "; ".join(f"{place} holds {listing(place)}" for place in places)
+    places = _places(root, task)
+    folders = [folder for place in places for folder in _named_folders(place, task)]
+    if len(folders) > 1:
+        raise DataError(f"{task.name} has more than one folder: {', '.join(map(str, folders))}", "keep one of them")
+    if not folders:
+        names = _folder_names(task)
+        held = "; ".join(f"{place} holds {listing(place)}" for place in places)
+        spelling = "in any spelling (case, - and _ do not matter)"
         raise DataError(
-            f"no folder for {task.name}: looked for {name} in any spelling (case, - and _ do not matter); {there}",
+            f"no folder for {task.name}: looked for {' or '.join(names)} {spelling}; {held}",
             f"put the files into {root}/{names[0]}, or set source.root",
         )
-    return found[0]
+    return folders[0]
+
+
+def _folder_names(task: TaskConfig) -> list[str]:
+    return [squeezed(name) for name in (task.name.rpartition("/")[2], *task.folders)]
+
+
+def _places(root: Path, task: TaskConfig) -> list[Path]:
+    """root, and the folders in it that may hold the folders of the task's group."""
+    group = task.name.rpartition("/")[0]
+    collections = COLLECTIONS.get(group, (squeezed(group),)) if group else ()
+    return [root, *(path for path in sorted(root.iterdir()) if path.is_dir() and squeezed(path.name) in collections)]
+
+
+def _named_folders(place: Path, task: TaskConfig) -> list[Path]:
+    names = _folder_names(task)
+    return [path for path in sorted(place.iterdir()) if path.is_dir() and squeezed(path.name) in names]
 
 
 def split_names(split: str) -> list[str]:
@@ -97,66 +123,3 @@ def task_files(task: TaskConfig, root: Path, splits: Iterable[str]) -> dict[str,
     """The files of each split of a task."""
     folder = task_folder(root, task)
     return {split: split_files(folder, split) for split in splits}
-
-
-def local_rows(
-    task: TaskConfig, files: Mapping[str, list[Path]], read: Callable[[Path, Layout], Table] = read_table
-) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """The rows of each split as the hub has them (its columns, label ids, idx), and what to tell the user."""
-    wanted = (*task.columns, "label")
-    layout = Layout(
-        columns={name: (name, *([task.file_columns[name]] if name in task.file_columns else [])) for name in wanted},
-        headerless=task.tsv_columns,
-        skip_broken=task.skip_broken,
-    )
-    rows: dict[str, list[dict[str, Any]]] = {}
-    notes: list[str] = []
-    for split, paths in files.items():
-        rows[split] = []
-        for path in paths:
-            table = read(path, layout)
-            if table.skipped:
-                notes.append(f"{path}: {table.skipped} rows with the wrong number of fields were left out")
-            rows[split] += [_row(task, where, record) for where, record in table.rows]
-        for index, row in enumerate(rows[split]):
-            row["idx"] = index
-    return rows, notes
-
-
-def _row(task: TaskConfig, where: str, record: Mapping[str, Any]) -> dict[str, Any]:
-    for column in task.columns:
-        if not isinstance(record[column], str):
-            raise DataError(f"{where}: {column} is {record[column]!r}, expected text")
-    return {**{column: record[column] for column in task.columns}, "label": _label(task, where, record["label"])}
-
-
-def _label(task: TaskConfig, where: str, value: Any) -> int | float:
-    """A label id from a number or a name; a score for a regression."""
-    if task.kind == "regression":
-        score = _number(value)
-        if not 0 <= score <= 5:
-            raise DataError(f"{where}: label {value!r} is not a number from 0 to 5")
-        return _decimal(score)
-    if isinstance(value, str) and value in task.labels:
-        return list(task.labels).index(value)
-    number = _number(value)
-    if not number.is_integer() or not 0 <= number < len(task.labels):
-        known = ", ".join(f"{index} ({name})" for index, name in enumerate(task.labels))
-        raise DataError(f"{where}: label {value!r} is not one of {known}")
-    return int(number)
-
-
-def _decimal(score: float) -> float:
-    """A score kept in single precision, as the hub's, is the decimal it was made from: 3.8, not 3.799999952."""
-    single = np.float32(score)
-    return float(str(single)) if float(single) == score else score
-
-
-def _number(value: Any) -> float:
-    """The value as a number, not-a-number when it is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return math.nan
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return math.nan

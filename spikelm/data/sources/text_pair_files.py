@@ -1,4 +1,4 @@
-"""Pairs of texts in files: tables with two columns, or two files whose lines belong together."""
+"""Text pairs in files: rows with two columns, or two files whose lines belong together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from spikelm.config.schema import TaskConfig
-from spikelm.data.sources.row_files import READERS, Layout, Table, lines, read_table
+from spikelm.data.sources.row_files import READERS, FileRows, Layout, column_names, numbered_lines, read_rows
 from spikelm.data.sources.task_files import listing, split_files, split_names, squeezed, task_folder
 from spikelm.errors import DataError
 
@@ -17,7 +17,7 @@ ENDINGS = ((".source", ".target"), (".src", ".tgt"))  # beside .en and .ro: the 
 def text_pair_files(task: TaskConfig, root: Path, splits: Iterable[str]) -> dict[str, list[Path]]:
     """The files of each split of a task: a table (or its shards), or a source and a target file."""
     folder = task_folder(root, task)
-    return {split: _line_files(folder, task, split) or _table_files(folder, task, split) for split in splits}
+    return {split: _line_files(folder, task, split) or _row_files(folder, task, split) for split in splits}
 
 
 def _endings(task: TaskConfig) -> list[tuple[str, str]]:
@@ -41,7 +41,7 @@ def _line_files(folder: Path, task: TaskConfig, split: str) -> list[Path]:
     return found
 
 
-def _table_files(folder: Path, task: TaskConfig, split: str) -> list[Path]:
+def _row_files(folder: Path, task: TaskConfig, split: str) -> list[Path]:
     stems = {squeezed(path.stem) for path in folder.iterdir()}
     shards = any(stem.startswith(squeezed(name)) for name in split_names(split) for stem in stems)
     if not shards:
@@ -53,25 +53,25 @@ def _table_files(folder: Path, task: TaskConfig, split: str) -> list[Path]:
 
 def text_pair_layout(task: TaskConfig) -> Layout:
     """The two columns by the names they may have, flat or inside `translation`."""
-    columns = {name: (name, *filter(None, [task.file_columns.get(name)])) for name in task.columns}
+    columns = column_names(task.columns, task.file_columns)
     return Layout(columns, skip_broken=task.skip_broken, nested=NESTED)
 
 
-def read_text_pairs(task: TaskConfig, paths: list[Path]) -> list[tuple[str, Table]]:
+def read_text_pairs(task: TaskConfig, paths: list[Path]) -> list[tuple[str, FileRows]]:
     """The rows of a split's files, by file."""
     tabled = all(path.suffix.lower() in READERS for path in paths)
     if tabled:
-        return [(str(path), read_table(path, text_pair_layout(task))) for path in paths]
+        return [(str(path), read_rows(path, text_pair_layout(task))) for path in paths]
     return [(str(paths[0]), _read_lines(task, *paths))]
 
 
-def _read_lines(task: TaskConfig, source: Path, target: Path) -> Table:
+def _read_lines(task: TaskConfig, source: Path, target: Path) -> FileRows:
     """Line n of one file with line n of the other."""
-    sides = [[line for _, line in lines(path)] for path in (source, target)]
+    sides = [[line for _, line in numbered_lines(path)] for path in (source, target)]
     if len(sides[0]) != len(sides[1]):
         first, second = (f"{path} has {len(side)} lines" for path, side in zip((source, target), sides, strict=True))
         raise DataError(f"{first}, {second}; line n of one belongs to line n of the other")
     if not sides[0]:
         raise DataError(f"{source} is empty")
     rows = (dict(zip(task.columns, texts, strict=True)) for texts in zip(*sides, strict=True))
-    return Table([(f"{source} and {target.name} line {number}", row) for number, row in enumerate(rows, 1)])
+    return FileRows([(f"{source} and {target.name} line {number}", row) for number, row in enumerate(rows, 1)])

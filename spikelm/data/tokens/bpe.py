@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from spikelm.catalog.checkpoint_files import weights_folder
 from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
 from spikelm.data import microworld
-from spikelm.data.sources.rows import Text
+from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.source_identity import tokenizer_file
 from spikelm.data.tokens.tokenizer import trained_once
 from spikelm.errors import ConfigError, DataError
@@ -97,7 +97,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int, languages: Sequence[str] = 
 
 
 def load_text_pair_tokenizer(
-    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: Text, cache: Path
+    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: LoadedText, cache: Path
 ) -> TextPairTokenizer:
     """The backbone's own, a tokenizer.json of the user's, or one trained on both sides of the task's training rows."""
     if backbone.path:
@@ -117,7 +117,7 @@ def load_text_pair_tokenizer(
     )
 
 
-def tokenizer_texts(task: TaskConfig, source: SourceConfig, text: Text) -> list[str]:
+def tokenizer_texts(task: TaskConfig, source: SourceConfig, text: LoadedText) -> list[str]:
     """Both sides of the training rows that a tokenizer is trained on: of the micro-world all, however few are read."""
     rows = text.splits["train"][:TOKENIZER_ROWS]
     if source.name == "embedded":

@@ -14,7 +14,7 @@ from filelock import FileLock
 from tokenizers import Tokenizer
 
 from spikelm.config.schema import TaskConfig
-from spikelm.data.sources.rows import Text
+from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.streams import chunks
 from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.data.tokens.encode import EncodedRows, EncodedTextPairs, encode_documents, encode_rows, encode_text_pairs
@@ -28,7 +28,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def encoded_rows(
-    text: Text, split: str, task: TaskConfig, tokenizer: Tokenizer, max_length: int, cache: Path
+    text: LoadedText, split: str, task: TaskConfig, tokenizer: Tokenizer, max_length: int, cache: Path
 ) -> EncodedRows:
     """The rows of a split as `encode_rows` gives them."""
 
@@ -41,7 +41,7 @@ def encoded_rows(
 
 
 def encoded_text_pairs(
-    text: Text, split: str, task: TaskConfig, tokenizer: TextPairTokenizer, cache: Path
+    text: LoadedText, split: str, task: TaskConfig, tokenizer: TextPairTokenizer, cache: Path
 ) -> EncodedTextPairs:
     """The pairs of a split as `encode_text_pairs` gives them."""
     settings = {
@@ -54,7 +54,7 @@ def encoded_text_pairs(
     return EncodedTextPairs(**found)
 
 
-def encoded_documents(text: Text, split: str, tokenizer: Tokenizer, cache: Path) -> PackedDocuments:
+def encoded_documents(text: LoadedText, split: str, tokenizer: Tokenizer, cache: Path) -> PackedDocuments:
     """The documents of a split as `encode_documents` gives them, tokenised as they are read."""
 
     def write(folder: Path) -> None:
@@ -70,7 +70,7 @@ def encoded_documents(text: Text, split: str, tokenizer: Tokenizer, cache: Path)
     return PackedDocuments.open(folder)
 
 
-def _folder(cache: Path, text: Text, split: str, tokenizer: Tokenizer, settings: dict[str, Any]) -> Path:
+def _folder(cache: Path, text: LoadedText, split: str, tokenizer: Tokenizer, settings: dict[str, Any]) -> Path:
     tokenizer.no_truncation()  # set anew for each encoding, so no part of what the tokenizer is
     tokenizer.no_padding()
     pieces = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()

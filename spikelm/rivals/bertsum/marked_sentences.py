@@ -10,7 +10,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer
 
 from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
-from spikelm.data.sources.rows import Text
+from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.data.tokens.tokenizer import load_tokenizer
 
@@ -53,7 +53,7 @@ def sentence_tokenizer(tokenizer: Tokenizer) -> SentenceTokenizer:
 
 
 def load_sentence_tokenizer(
-    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: Text, cache: Path
+    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: LoadedText, cache: Path
 ) -> TextPairTokenizer:
     """The tokenizer of the pretrained BERT."""
     return sentence_tokenizer(load_tokenizer(source, backbone, cache))

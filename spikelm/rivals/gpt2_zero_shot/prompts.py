@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.documents import documents_hash, load_documents
-from spikelm.data.sources.rows import Text
+from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.streams import Documents, Stream
 from spikelm.data.tokens.bpe import TextPairTokenizer, tokenizer_of_weights, train_bpe
 from spikelm.data.tokens.tokenizer import TOKENIZER_DOCUMENTS, trained_once
@@ -45,7 +45,7 @@ def load_text_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: P
     return trained_once(cache, name, lambda: train_bpe(texts, backbone.vocab))
 
 
-def marked(text: Text, end: str) -> Text:
+def marked(text: LoadedText, end: str) -> LoadedText:
     """The documents with a space before each sentence but the first, and the mark after the last."""
 
     def one(document: list[str]) -> list[str]:
@@ -68,7 +68,7 @@ def prompt_tokenizer(tokenizer: Tokenizer) -> TextPairTokenizer:
 
 
 def load_prompt_tokenizer(
-    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: Text, cache: Path
+    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: LoadedText, cache: Path
 ) -> TextPairTokenizer:
     """The language model's own tokenizer around the task's texts."""
     return prompt_tokenizer(load_text_tokenizer(source, backbone, cache))

@@ -9,7 +9,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 
 from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
 from spikelm.data import microworld
-from spikelm.data.sources.rows import Text
+from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.streams import Stream
 from spikelm.data.tokens.bpe import TextPairTokenizer, text_pair_tokenizer, tokenizer_texts
 from spikelm.data.tokens.tokenizer import trained_once
@@ -49,7 +49,7 @@ def train_words(texts: Iterable[str], all_texts: Iterable[str], vocab_size: int)
 
 
 def load_word_tokenizer(
-    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: Text, cache: Path
+    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: LoadedText, cache: Path
 ) -> TextPairTokenizer:
     """Trained on the task's training rows; the words to copy are those of every split that is read."""
     everything = Stream(
