@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,12 @@ def test_the_command_line_takes_the_folder_of_options(conf: Path, mirror: Path) 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "reviews/verdict" in done.stdout
+
+
+def test_the_example_of_the_docs_is_a_task(conf: Path) -> None:
+    docs = (Path(__file__).resolve().parents[2] / "docs" / "data.md").read_text()
+    example = docs[docs.index("    # @package task") : docs.index("Then it is a task like any other")]
+    (conf / "task" / "reviews" / "verdict.yaml").write_text(textwrap.dedent(example))
+    task = config(conf, "source=hub").task
+    assert (task.repo, task.hub, task.labels) == (REPO, "small", ["avoid", "buy"])
+    assert task.file_columns == {"review": "content", "label": "verdict"}

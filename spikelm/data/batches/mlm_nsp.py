@@ -22,9 +22,9 @@ COLUMNS = 5  # of an NSP pair: start and end of a, start and end of b, label (0 
 
 
 class PretrainingBatches(BlockBatches):
-    """Pairs drawn anew each epoch, masked anew each step (15%: 80 mask, 10 random, 10 kept)."""
+    """NSP pairs drawn anew each epoch, masked anew each step (15%: 80 mask, 10 random, 10 kept)."""
 
-    purpose = "pairs"
+    purpose = "pairs"  # a part of the seed: another word draws other batches
 
     def __init__(
         self,

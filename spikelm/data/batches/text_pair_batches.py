@@ -1,4 +1,4 @@
-"""Batches of pairs by step number, with the decoder's inputs shifted as BART and mBART do it."""
+"""Batches of text pairs by step number, with the decoder's inputs shifted as BART and mBART do it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def text_pair_batch(data: EncodedTextPairs, rows: Sequence[int] | np.ndarray, to
     # mBART's targets end with the code of their language, which wraps around to the start: decoder_start too.
     inputs = np.concatenate([np.full((len(labels), 1), tokenizer.decoder_start), labels[:, :-1]], axis=1)
     labels[counts == 0] = IGNORED
-    found = {
+    arrays = {
         "input_ids": sources,
         "attention_mask": mask,
         "decoder_input_ids": inputs,
         "labels": labels,
         "rows": np.asarray(rows, np.int64),
     }
-    return {name: torch.from_numpy(array) for name, array in found.items()}
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def _padded(rows: Sequence[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +43,7 @@ def _padded(rows: Sequence[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarra
 
 
 class TextPairBatches(EpochBatches):
-    """Training batches of pairs."""
+    """Training batches of text pairs."""
 
     def __init__(
         self,

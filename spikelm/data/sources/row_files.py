@@ -61,12 +61,12 @@ def read_rows(path: Path, layout: Layout) -> FileRows:
 
 def _pick(names: Sequence[str], layout: Layout) -> dict[str, str] | None:
     """Wanted column -> its name in the file, or None when one is missing."""
-    found = {
+    picked = {
         column: name
         for column, options in layout.columns.items()
         if (name := next((option for option in options if option in names), None)) is not None
     }
-    return found if len(found) == len(layout.columns) else None
+    return picked if len(picked) == len(layout.columns) else None
 
 
 def _flat(record: Mapping[str, Any], layout: Layout) -> Mapping[str, Any]:
@@ -76,8 +76,8 @@ def _flat(record: Mapping[str, Any], layout: Layout) -> Mapping[str, Any]:
 
 def _missing(where: str, names: Sequence[str], layout: Layout) -> DataError:
     lacking = [" or ".join(map(repr, o)) for o in layout.columns.values() if not set(o) & set(names)]
-    there = ", ".join(repr(name if len(name) <= 40 else f"{name[:37]}...") for name in names)
-    return DataError(f"{where}: no column {', '.join(lacking)}; the columns are {there}")
+    held = ", ".join(repr(name if len(name) <= 40 else f"{name[:37]}...") for name in names)
+    return DataError(f"{where}: no column {', '.join(lacking)}; the columns are {held}")
 
 
 def _from_fields(path: Path, header: Sequence[str], rows: Iterator[tuple[int, list[str]]], layout: Layout) -> FileRows:

@@ -94,7 +94,7 @@ def split_names(split: str) -> list[str]:
 def split_files(folder: Path, split: str) -> list[Path]:
     """The file of a split, or its Parquet shards in order."""
     names = split_names(split)
-    found: list[Path] = []
+    files: list[Path] = []
     shards: dict[int, Path] = {}
     count = 0
     for path in sorted(folder.iterdir()):
@@ -105,18 +105,18 @@ def split_files(folder: Path, split: str) -> list[Path]:
             if squeezed(shard["split"]) in map(squeezed, names):
                 shards[int(shard["index"])], count = path, int(shard["count"])
         elif squeezed(stem) in map(squeezed, names):
-            found.append(path)
+            files.append(path)
     if shards and sorted(shards) != list(range(count)):
         raise DataError(f"{folder}: {split} is {count} Parquet files, but only {len(shards)} of them are there")
-    if len(found) + bool(shards) > 1:
-        both = ", ".join(path.name for path in [*found, *shards.values()])
+    if len(files) + bool(shards) > 1:
+        both = ", ".join(path.name for path in [*files, *shards.values()])
         raise DataError(f"{folder} has more than one file for {split}: {both}", "keep one of them")
-    if not found and not shards:
+    if not files and not shards:
         raise DataError(
             f"{folder} has no file for {split}: looked for {', '.join(names)} with {', '.join(READERS)}; "
             f"there is {listing(folder)}"
         )
-    return found or [shards[index] for index in sorted(shards)]
+    return files or [shards[index] for index in sorted(shards)]
 
 
 def task_files(task: TaskConfig, root: Path, splits: Iterable[str]) -> dict[str, list[Path]]:

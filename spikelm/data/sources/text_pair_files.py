@@ -15,7 +15,7 @@ ENDINGS = ((".source", ".target"), (".src", ".tgt"))  # beside .en and .ro: the 
 
 
 def text_pair_files(task: TaskConfig, root: Path, splits: Iterable[str]) -> dict[str, list[Path]]:
-    """The files of each split of a task: a table (or its shards), or a source and a target file."""
+    """The files of each split of a task: one with both columns (or its shards), or a source and a target file."""
     folder = task_folder(root, task)
     return {split: _line_files(folder, task, split) or _row_files(folder, task, split) for split in splits}
 
@@ -26,19 +26,19 @@ def _endings(task: TaskConfig) -> list[tuple[str, str]]:
 
 def _line_files(folder: Path, task: TaskConfig, split: str) -> list[Path]:
     names = [squeezed(name) for name in split_names(split)]
-    there = [path for path in sorted(folder.iterdir()) if path.is_file() and squeezed(path.stem) in names]
-    found = []
+    of_split = [path for path in sorted(folder.iterdir()) if path.is_file() and squeezed(path.stem) in names]
+    line_files = []
     for endings in _endings(task):
-        pair = [[path for path in there if path.suffix.lower() == ending] for ending in endings]
+        pair = [[path for path in of_split if path.suffix.lower() == ending] for ending in endings]
         if any(pair) and not all(len(paths) == 1 for paths in pair):
             has = ", ".join(path.name for paths in pair for path in paths)
             raise DataError(f"{folder}: {split} is one file with {' and one with '.join(endings)}, but there is {has}")
-        found += [paths[0] for paths in pair if paths]
-    tables = [path for path in there if path.suffix.lower() in READERS]
-    if found and len(found) + len(tables) > 2:
-        both = ", ".join(path.name for path in [*found, *tables])
+        line_files += [paths[0] for paths in pair if paths]
+    row_files = [path for path in of_split if path.suffix.lower() in READERS]
+    if line_files and len(line_files) + len(row_files) > 2:
+        both = ", ".join(path.name for path in [*line_files, *row_files])
         raise DataError(f"{folder} has more than one form of {split}: {both}", "keep one of them")
-    return found
+    return line_files
 
 
 def _row_files(folder: Path, task: TaskConfig, split: str) -> list[Path]:
@@ -59,8 +59,7 @@ def text_pair_layout(task: TaskConfig) -> Layout:
 
 def read_text_pairs(task: TaskConfig, paths: list[Path]) -> list[tuple[str, FileRows]]:
     """The rows of a split's files, by file."""
-    tabled = all(path.suffix.lower() in READERS for path in paths)
-    if tabled:
+    if all(path.suffix.lower() in READERS for path in paths):
         return [(str(path), read_rows(path, text_pair_layout(task))) for path in paths]
     return [(str(paths[0]), _read_lines(task, *paths))]
 

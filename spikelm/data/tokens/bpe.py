@@ -1,4 +1,4 @@
-"""The tokenizer of pairs of texts: BART's or mBART's special tokens around a source and around a target."""
+"""The tokenizer of text pairs, a byte-level BPE: BART's or mBART's special tokens around a source and a target."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class TextPairTokenizer:
     def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
         """Texts without special tokens; negative ids (labels that do not count) are left out."""
         cleaned = [[int(id) for id in row if id >= 0] for row in rows]
-        found: list[str] = self.tokenizer.decode_batch(cleaned, skip_special_tokens=True)
-        return found
+        texts: list[str] = self.tokenizer.decode_batch(cleaned, skip_special_tokens=True)
+        return texts
 
     def _encode(self, texts: Sequence[str], frame: Frame, max_length: int) -> list[list[int]]:
         before, after = frame
@@ -62,16 +62,16 @@ class TextPairTokenizer:
 
 def text_pair_tokenizer(tokenizer: Tokenizer, languages: Sequence[str] = ()) -> TextPairTokenizer:
     """BART's way around a tokenizer, or mBART's where it knows the languages."""
-    known: dict[str, int] = tokenizer.get_vocab()
-    missing = [name for name in ("<s>", "<pad>", "</s>") if name not in known]
+    ids: dict[str, int] = tokenizer.get_vocab()
+    missing = [name for name in ("<s>", "<pad>", "</s>") if name not in ids]
     if missing:
         raise DataError(f"the tokenizer is neither BART's nor mBART's: it lacks {', '.join(missing)}")
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    bos, pad, eos = (known[name] for name in ("<s>", "<pad>", "</s>"))
-    if languages and all(code in known for code in languages):
-        source, target = (((), (eos, known[code])) for code in languages)
-        return TextPairTokenizer(tokenizer, source, target, bos, pad, eos, decoder_start=known[languages[1]])
+    bos, pad, eos = (ids[name] for name in ("<s>", "<pad>", "</s>"))
+    if languages and all(code in ids for code in languages):
+        source, target = (((), (eos, ids[code])) for code in languages)
+        return TextPairTokenizer(tokenizer, source, target, bos, pad, eos, decoder_start=ids[languages[1]])
     frame = ((bos,), (eos,))
     return TextPairTokenizer(tokenizer, frame, frame, bos, pad, eos, decoder_start=eos)
 
@@ -109,12 +109,11 @@ def load_text_pair_tokenizer(
         name = f"bpe-{own}-v{microworld.SEQ2SEQ_VERSION}-seed{source.seed}-{backbone.vocab}"
     else:
         name = f"bpe-{own}-{text.content_hash[:16]}-{backbone.vocab}"
-    return text_pair_tokenizer(
-        trained_once(
-            cache, name, lambda: train_bpe(tokenizer_texts(task, source, text), backbone.vocab, task.languages)
-        ),
-        task.languages,
-    )
+
+    def train() -> Tokenizer:
+        return train_bpe(tokenizer_texts(task, source, text), backbone.vocab, task.languages)
+
+    return text_pair_tokenizer(trained_once(cache, name, train), task.languages)
 
 
 def tokenizer_texts(task: TaskConfig, source: SourceConfig, text: LoadedText) -> list[str]:

@@ -43,22 +43,21 @@ def encoded_rows(
 def encoded_text_pairs(
     text: LoadedText, split: str, task: TaskConfig, tokenizer: TextPairTokenizer, cache: Path
 ) -> EncodedTextPairs:
-    """The pairs of a split as `encode_text_pairs` gives them."""
+    """The text pairs of a split as `encode_text_pairs` gives them."""
     settings = {
         "columns": list(task.columns),
         "lengths": [task.source_length, task.target_length],
         "frames": [tokenizer.source_frame, tokenizer.target_frame],
     }
     folder = _folder(cache, text, split, tokenizer.tokenizer, settings)
-    found = _arrays(folder, lambda: vars(encode_text_pairs(task, text.splits[split], tokenizer)))
-    return EncodedTextPairs(**found)
+    return EncodedTextPairs(**_arrays(folder, lambda: vars(encode_text_pairs(task, text.splits[split], tokenizer))))
 
 
 def encoded_documents(text: LoadedText, split: str, tokenizer: Tokenizer, cache: Path) -> PackedDocuments:
     """The documents of a split as `encode_documents` gives them, tokenised as they are read."""
 
     def write(folder: Path) -> None:
-        write_documents(folder, (encode_documents(some, tokenizer) for some in chunks(text.splits[split], CHUNK)))
+        write_documents(folder, (encode_documents(chunk, tokenizer) for chunk in chunks(text.splits[split], CHUNK)))
 
     folder = _folder(cache, text, split, tokenizer, {"documents": True})
     if not whole_folder(folder):
