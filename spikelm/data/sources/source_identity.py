@@ -14,8 +14,7 @@ from spikelm.data.sources.hub import GLUE, task_repository, text_repositories
 from spikelm.data.sources.loaded import content_hash
 from spikelm.data.sources.rows import load_rows
 from spikelm.data.sources.task_files import task_files, task_root
-from spikelm.data.sources.text_pair_files import text_pair_files
-from spikelm.data.sources.text_pairs import load_text_pairs
+from spikelm.data.sources.text_pairs import load_text_pairs, text_pair_files
 from spikelm.data.sources.unlabelled_rows import other_rows, unlabelled_row_files
 from spikelm.errors import DataError
 from spikelm.store.checksums import file_hash

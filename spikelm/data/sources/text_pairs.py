@@ -1,18 +1,24 @@
-"""The text pairs (source and target) of a summarisation or translation task, wherever they come from."""
+"""The text pairs (source and target) of a summarisation or translation task, wherever they come from.
+
+A local split is one file with two columns, or two files whose lines belong together.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from spikelm.config.schema import SourceConfig, TaskConfig
 from spikelm.data.sources.embedded import embedded_rows
 from spikelm.data.sources.hub import hub_files, read_hub_rows, task_repository
 from spikelm.data.sources.loaded import LoadedText, content_hash, unofficial_counts
-from spikelm.data.sources.row_files import FileRows
-from spikelm.data.sources.task_files import local_root
-from spikelm.data.sources.text_pair_files import read_text_pairs, text_pair_files, text_pair_layout
+from spikelm.data.sources.row_files import READERS, FileRows, Layout, column_names, numbered_lines, read_rows
+from spikelm.data.sources.task_files import listing, local_root, split_files, split_names, squeezed, task_folder
 from spikelm.errors import DataError
 
+NESTED = "translation"  # the hub's column that holds both languages
+ENDINGS = ((".source", ".target"), (".src", ".tgt"))  # beside .en and .ro: the names of the columns
 TextPair = dict[str, Any]  # the task's two columns
 Named = list[tuple[str, FileRows]]  # files by name, for errors
 
@@ -24,7 +30,7 @@ def load_text_pairs(task: TaskConfig, source: SourceConfig) -> LoadedText:
     if source.name == "embedded":
         rows = embedded_rows(task, source)
     else:
-        files = (_local_pairs if source.name == "local" else _hub_pairs)(task, source, splits)
+        files = (_local_rows if source.name == "local" else _hub_rows)(task, source, splits)
         rows = {split: _checked(task, split, files[split], notes) for split in splits}
         notes += unofficial_counts(task, rows)
     for split in splits:
@@ -34,14 +40,14 @@ def load_text_pairs(task: TaskConfig, source: SourceConfig) -> LoadedText:
     return LoadedText(rows, content_hash([split, row] for split in splits for row in rows[split]), tuple(notes))
 
 
-def _local_pairs(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...]) -> dict[str, Named]:
+def _local_rows(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...]) -> dict[str, Named]:
     files = text_pair_files(task, local_root(source), splits)
-    return {split: read_text_pairs(task, paths) for split, paths in files.items()}
+    return {split: _read(task, paths) for split, paths in files.items()}
 
 
-def _hub_pairs(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...]) -> dict[str, Named]:
+def _hub_rows(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...]) -> dict[str, Named]:
     files = hub_files(task_repository(task, source), splits, source.mirror)
-    layout = text_pair_layout(task)
+    layout = _layout(task)
     return {split: [(str(path), read_hub_rows(path, layout)) for path in paths] for split, paths in files.items()}
 
 
@@ -70,3 +76,65 @@ def _checked(task: TaskConfig, split: str, files: Named, notes: list[str]) -> li
     if without_source:
         notes.append(f"{task.name} {split}: {without_source} rows have an empty {source_column}")
     return rows
+
+
+def text_pair_files(task: TaskConfig, root: Path, splits: Iterable[str]) -> dict[str, list[Path]]:
+    """The files of each split of a task: one with both columns (or its shards), or a source and a target file."""
+    folder = task_folder(root, task)
+    return {split: _line_files(folder, task, split) or _row_files(folder, task, split) for split in splits}
+
+
+def _endings(task: TaskConfig) -> list[tuple[str, str]]:
+    return [*ENDINGS, (f".{task.columns[0]}", f".{task.columns[1]}")]
+
+
+def _line_files(folder: Path, task: TaskConfig, split: str) -> list[Path]:
+    names = [squeezed(name) for name in split_names(split)]
+    of_split = [path for path in sorted(folder.iterdir()) if path.is_file() and squeezed(path.stem) in names]
+    line_files = []
+    for endings in _endings(task):
+        pair = [[path for path in of_split if path.suffix.lower() == ending] for ending in endings]
+        if any(pair) and not all(len(paths) == 1 for paths in pair):
+            has = ", ".join(path.name for paths in pair for path in paths)
+            raise DataError(f"{folder}: {split} is one file with {' and one with '.join(endings)}, but there is {has}")
+        line_files += [paths[0] for paths in pair if paths]
+    row_files = [path for path in of_split if path.suffix.lower() in READERS]
+    if line_files and len(line_files) + len(row_files) > 2:
+        both = ", ".join(path.name for path in [*line_files, *row_files])
+        raise DataError(f"{folder} has more than one form of {split}: {both}", "keep one of them")
+    return line_files
+
+
+def _row_files(folder: Path, task: TaskConfig, split: str) -> list[Path]:
+    stems = {squeezed(path.stem) for path in folder.iterdir()}
+    shards = any(stem.startswith(squeezed(name)) for name in split_names(split) for stem in stems)
+    if not shards:
+        pairs = ", ".join("/".join(endings) for endings in _endings(task))
+        looked = f"{', '.join(split_names(split))} with {', '.join(READERS)}, or two files with {pairs}"
+        raise DataError(f"{folder} has no file for {split}: looked for {looked}; there is {listing(folder)}")
+    return split_files(folder, split)
+
+
+def _layout(task: TaskConfig) -> Layout:
+    """The two columns by the names they may have, flat or inside `translation`."""
+    columns = column_names(task.columns, task.file_columns)
+    return Layout(columns, skip_broken=task.skip_broken, nested=NESTED)
+
+
+def _read(task: TaskConfig, paths: list[Path]) -> Named:
+    """The rows of a split's files, by file."""
+    if all(path.suffix.lower() in READERS for path in paths):
+        return [(str(path), read_rows(path, _layout(task))) for path in paths]
+    return [(str(paths[0]), _read_lines(task, *paths))]
+
+
+def _read_lines(task: TaskConfig, source: Path, target: Path) -> FileRows:
+    """Line n of one file with line n of the other."""
+    sides = [[line for _, line in numbered_lines(path)] for path in (source, target)]
+    if len(sides[0]) != len(sides[1]):
+        first, second = (f"{path} has {len(side)} lines" for path, side in zip((source, target), sides, strict=True))
+        raise DataError(f"{first}, {second}; line n of one belongs to line n of the other")
+    if not sides[0]:
+        raise DataError(f"{source} is empty")
+    rows = (dict(zip(task.columns, texts, strict=True)) for texts in zip(*sides, strict=True))
+    return FileRows([(f"{source} and {target.name} line {number}", row) for number, row in enumerate(rows, 1)])
