@@ -13,8 +13,6 @@ from spikelm.config.paths import default_runs_dir
 from spikelm.errors import CheckpointError, ConfigError
 
 LABELLED = ("classification", "regression")
-INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
-SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
 
 
 def export_main(argv: Sequence[str]) -> int:
@@ -56,11 +54,12 @@ def _refuse_config(config: Mapping[str, Any]) -> None:
 def export_run(result: Mapping[str, Any], directory: Path, out: Path, precision: str) -> dict[str, Any]:
     """Write the exported model and export.json; the contents of the latter."""
     from rich.console import Console
-    from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
+    from transformers import AutoModelForSequenceClassification
 
     from spikelm.config.checks import check
     from spikelm.config.recorded import from_record
     from spikelm.data.tokens.tokenizer import load_tokenizer
+    from spikelm.data.tokens.wordpiece import fast_tokenizer
     from spikelm.export.compare import check_merge, compare, dev_sets
     from spikelm.export.convert import export
     from spikelm.spiking import load_pretrained
@@ -79,10 +78,7 @@ def export_run(result: Mapping[str, Any], directory: Path, out: Path, precision:
     made = export(trained, precision)
     merged = check_merge(trained, next(iter(sets.values()))[-1])
     made.save_pretrained(out)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, model_max_length=config.finetune.max_length, model_input_names=INPUTS, **SPECIAL
-    )
-    fast.save_pretrained(out)
+    fast_tokenizer(tokenizer, config.finetune.max_length).save_pretrained(out)
     written = AutoModelForSequenceClassification.from_pretrained(out)
     report = {
         "run_id": result["run_id"],

@@ -38,6 +38,7 @@ class TaskConfig:
     labels: list[str] = setting([])
     metrics: list[str] = setting([])  # the first one is the headline
     splits: dict[str, str] = setting({})  # evaluated split -> suffix of its metrics
+    score_range: list[float] = setting([], decides=NO_RUN)  # lowest and highest label of a regression; empty: any
     repo: str = setting("", decides=NO_RUN)  # the hub's repository of the task; empty: source.glue
     hub: str = setting("", decides=NO_RUN)  # the name of its configuration there
     revision: str = setting("", decides=NO_RUN)  # of repo
@@ -46,7 +47,7 @@ class TaskConfig:
         "", decides=NO_RUN
     )  # the folder of its own labelled rows, whatever the source (a plugin's task)
     official_rows: dict[str, int] = setting({}, decides=NO_RUN)  # split -> rows of the published data
-    file_columns: dict[str, str] = setting({}, decides=NO_RUN)  # column -> its name in the published files, if another
+    file_columns: dict[str, str] = setting({}, decides=NO_RUN)  # column -> its name in files or on the hub
     tsv_columns: list[str] = setting([], decides=NO_RUN)  # of an official TSV without a header line
     skip_broken: bool = setting(
         False, decides=NO_RUN

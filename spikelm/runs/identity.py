@@ -12,10 +12,9 @@ from typing import Any
 from spikelm.config.fields import decided
 from spikelm.config.schema import Config
 from spikelm.config.task import UNLABELLED
-from spikelm.data import microworld
-from spikelm.data.sources.content_hash import source_identity
+from spikelm.data.sources.source_identity import source_identity
 from spikelm.runs.prerequisites import prerequisites
-from spikelm.catalog.checkpoint_files import weights_identity
+from spikelm.store.file_facts import weights_identity
 from spikelm.store.records import run_id
 
 FORMAT = 2  # raise it when the same config no longer gives the same result
@@ -57,15 +56,6 @@ def _distill_decides(config: Config) -> bool:
 
 
 def _source(config: Config, cache: Path) -> dict[str, Any]:
-    """Text that is made here by its settings and version, all other text by the hash of its content."""
+    """The text a run reads, with the rows of other tasks that it reads beside it."""
     other_tasks = config.distill.rows.other_tasks if config.distills else 0
-    task_rows = config.unlabelled_rows or other_tasks
-    if config.source.name != "embedded" or config.task.files:
-        return source_identity(config.task, config.source, cache, task_rows)
-    version: str | int
-    if config.task.kind == "seq2seq":
-        version = f"seq2seq/{microworld.SEQ2SEQ_VERSION}"
-    else:
-        version = microworld.version_of(config.task.name.removeprefix("glue/"))
-        version = max(version, microworld.PAIRS_VERSION) if task_rows else version
-    return {**decided(config.source, config.run), "version": version}
+    return source_identity(config.task, config.source, cache, config.unlabelled_rows or other_tasks)

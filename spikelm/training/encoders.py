@@ -12,7 +12,7 @@ from rich.console import Console
 from tokenizers import Tokenizer
 
 from spikelm.config.schema import Config
-from spikelm.data.tokens.encode import Encoded
+from spikelm.data.tokens.encode import EncodedRows
 from spikelm.models.bert import build_classifier, build_pretraining_model, load_pretraining
 from spikelm.models.teachers import (
     build_student,
@@ -59,7 +59,7 @@ def fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) ->
     return fine_tuning_stage(config, console, partial(_fine_tuned, config, needed))
 
 
-def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int, rows: Encoded, content: str) -> GlueModule:
+def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int, rows: EncodedRows, content: str) -> GlueModule:
     """The module of a fine-tuning, with its teacher where it has one."""
     task, stage, settings = config.task, config.finetune, config.distill
     models = {role: directory / "model" for role, directory in needed.items()}

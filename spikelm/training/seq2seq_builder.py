@@ -11,21 +11,21 @@ from typing import Any
 from rich.console import Console
 from torch import nn
 
-from spikelm.catalog.checkpoint_files import weights_record
 from spikelm.catalog.energy import energy_mj, spiking_energy_mj
 from spikelm.catalog.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
 from spikelm.config.schema import Config
 from spikelm.config.specs import NeuronSpec, QuantizerSpec
 from spikelm.config.task import GenerateConfig
 from spikelm.data.batches.by_step import Batch
-from spikelm.data.batches.pair_batches import PairBatches, evaluation_pairs, pair_batch
-from spikelm.data.sources.rows import Text
-from spikelm.data.sources.text_pairs import load_pairs
-from spikelm.data.tokens.bpe import PairTokenizer, load_pair_tokenizer
-from spikelm.data.tokens.cache import encoded_pairs
-from spikelm.data.tokens.encode_pairs import encode_pairs
+from spikelm.data.batches.text_pair_batches import TextPairBatches, evaluation_text_pairs, text_pair_batch
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.sources.text_pairs import load_text_pairs
+from spikelm.data.tokens.bpe import TextPairTokenizer, load_text_pair_tokenizer
+from spikelm.data.tokens.cache import encoded_text_pairs
+from spikelm.data.tokens.encode import encode_text_pairs
 from spikelm.measure.trained_model import AUDIT_ROWS, audit_decoding, measure_firing, measure_terms
 from spikelm.models.bart import SpecialTokens, build_seq2seq, load_public, load_seq2seq
+from spikelm.store.file_facts import weights_record
 from spikelm.training.best_epoch import select_mode
 from spikelm.training.generation import Generator, ProgressLines, Split
 from spikelm.training.optimization import total_steps
@@ -37,14 +37,14 @@ EVALUATION_BATCH = 32
 
 def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     """BART or mBART; a student has its fine-tuned teacher among the `needed`."""
-    return pairs_stage(config, console, load_pair_tokenizer, partial(_module, config, needed), measure_seq2seq)
+    return pairs_stage(config, console, load_text_pair_tokenizer, partial(_module, config, needed), measure_seq2seq)
 
 
 def pairs_stage(
     config: Config,
     console: Console,
-    load: Callable[..., PairTokenizer],
-    module: Callable[[int, Generator, PairTokenizer], Seq2SeqModule],
+    load: Callable[..., TextPairTokenizer],
+    module: Callable[[int, Generator, TextPairTokenizer], Seq2SeqModule],
     measure: Callable[[nn.Module, list[Batch], Config, Generator, int], dict[str, Any]],
     options: Mapping[str, Any] | None = None,
 ) -> Stage:
@@ -53,11 +53,11 @@ def pairs_stage(
     `options` of generate() are added to the task's.
     """
     task, stage = config.task, config.finetune
-    text = announced(load_pairs(task, config.source), console)
+    text = announced(load_text_pairs(task, config.source), console)
     cache = Path(config.runs_dir) / ".cache"
     tokenizer = load(task, config.source, config.backbone, text, cache)
-    encoded = {split: encoded_pairs(text, split, task, tokenizer, cache) for split in text.splits}
-    train = PairBatches(encoded["train"], tokenizer, config.seed, stage.batch)
+    encoded = {split: encoded_text_pairs(text, split, task, tokenizer, cache) for split in text.splits}
+    train = TextPairBatches(encoded["train"], tokenizer, config.seed, stage.batch)
     total = total_steps(stage, train.steps_per_epoch)
     generator = _generator(config, text, tokenizer, console)
     generator.options = {**generator.options, **(options or {})}
@@ -66,7 +66,7 @@ def pairs_stage(
     first = next(iter(task.splits))
     # the first rows as they come: sorted by length, they would be the shortest
     rows = range(min(config.measure.samples, len(encoded[first])))
-    samples = pair_batch(encoded[first], rows, tokenizer)
+    samples = text_pair_batch(encoded[first], rows, tokenizer)
 
     def measured(model: nn.Module, some: list[Batch]) -> dict[str, Any]:
         if select_mode(config) != "last":  # the texts are of the last evaluation, the model is not
@@ -80,7 +80,7 @@ def pairs_stage(
     return Stage(
         module=made,
         train=train,
-        evaluation=[evaluation_pairs(encoded[split], tokenizer, EVALUATION_BATCH) for split in task.splits],
+        evaluation=[evaluation_text_pairs(encoded[split], tokenizer, EVALUATION_BATCH) for split in task.splits],
         samples=[{name: samples[name] for name in INPUTS}],
         evaluate_every=max(1, total // 5),
         source=text.record(config.source),
@@ -93,14 +93,14 @@ def pairs_stage(
 def audit_pairs(config: Config) -> Batch:
     """The first rows of the first evaluated split, for the audit of a finished run."""
     task, cache = config.task, Path(config.runs_dir) / ".cache"
-    text = load_pairs(task, config.source)
-    tokenizer = load_pair_tokenizer(task, config.source, config.backbone, text, cache)
+    text = load_text_pairs(task, config.source)
+    tokenizer = load_text_pair_tokenizer(task, config.source, config.backbone, text, cache)
     rows = text.splits[next(iter(task.splits))][:AUDIT_ROWS]
-    batch = pair_batch(encode_pairs(task, rows, tokenizer), range(len(rows)), tokenizer)
+    batch = text_pair_batch(encode_text_pairs(task, rows, tokenizer), range(len(rows)), tokenizer)
     return {name: batch[name] for name in INPUTS}
 
 
-def _generator(config: Config, text: Text, tokenizer: PairTokenizer, console: Console) -> Generator:
+def _generator(config: Config, text: LoadedText, tokenizer: TextPairTokenizer, console: Console) -> Generator:
     task, settings = config.task, config.task.generate
     source, target = task.columns
     splits = [
@@ -128,7 +128,7 @@ def generate_options(settings: GenerateConfig) -> dict[str, Any]:
 
 
 def _module(
-    config: Config, needed: Mapping[str, Path], total: int, generator: Generator, tokenizer: PairTokenizer
+    config: Config, needed: Mapping[str, Path], total: int, generator: Generator, tokenizer: TextPairTokenizer
 ) -> Seq2SeqModule:
     task, stage, settings = config.task, config.finetune, config.distill
     tokens = SpecialTokens(tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.decoder_start)

@@ -21,10 +21,11 @@ from spikelm.data.batches.blocks import BlockBatches
 from spikelm.data.batches.by_step import Batch, RowBatches, StepBatches, evaluation_batches
 from spikelm.data.batches.sentences import SentenceBatches
 from spikelm.data.sources.documents import load_documents
-from spikelm.data.sources.rows import Text, load_rows
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.sources.rows import load_rows
 from spikelm.data.sources.unlabelled_rows import other_rows
 from spikelm.data.tokens.cache import encoded_documents, encoded_rows
-from spikelm.data.tokens.encode import Encoded, encode_rows, with_unlabelled
+from spikelm.data.tokens.encode import EncodedRows, encode_rows, with_unlabelled
 from spikelm.data.tokens.tokenizer import load_tokenizer
 from spikelm.errors import ConfigError
 from spikelm.measure.metrics import constant_predictor
@@ -73,7 +74,7 @@ def unlabelled_stage(
     console: Console,
     module: Callable[[Tokenizer, int], StageModule],
     tokenizer: Tokenizer | None = None,
-    prepare: Callable[[Text], Text] = lambda text: text,
+    prepare: Callable[[LoadedText], LoadedText] = lambda text: text,
     held_out_rows: int = HELD_OUT_ROWS,
     **settings: Any,
 ) -> Stage:
@@ -99,7 +100,7 @@ def unlabelled_stage(
 
 
 def _text_batches(
-    config: Config, text: Text, split: str, tokenizer: Tokenizer, batch: int, **settings: Any
+    config: Config, text: LoadedText, split: str, tokenizer: Tokenizer, batch: int, **settings: Any
 ) -> BlockBatches:
     """Batches of a split of unlabelled text: single sentences to imitate, else as the backbone's kind is pretrained."""
     documents = encoded_documents(text, split, tokenizer, Path(config.runs_dir) / ".cache")
@@ -110,7 +111,7 @@ def _text_batches(
     return make(documents, tokenizer, config.seed, batch, config.stage.max_length, **settings)
 
 
-def fine_tuning_stage(config: Config, console: Console, module: Callable[[int, Encoded, str], GlueModule]) -> Stage:
+def fine_tuning_stage(config: Config, console: Console, module: Callable[[int, EncodedRows, str], GlueModule]) -> Stage:
     """A task with labels; `module` is made for a number of steps, the training rows and the hash of the content."""
     task, stage = config.task, config.finetune
     text = announced(load_rows(task, config.source), console)
@@ -161,7 +162,7 @@ def audit_batch(saved: Mapping[str, Any], count: int = AUDIT_ROWS) -> Batch:
     return _sample(samples)[0]
 
 
-def announced(text: Text, console: Console) -> Text:
+def announced(text: LoadedText, console: Console) -> LoadedText:
     for warning in text.warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False, soft_wrap=True)
     return text

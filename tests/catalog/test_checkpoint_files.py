@@ -26,7 +26,7 @@ from spikelm.spiking import neurons
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny BERT with its tokenizer, laid out as on the hub."""
     path = tmp_path_factory.mktemp("weights") / "bert"
-    tokenizer = fast_tokenizer(train_wordpiece(["the cat sat on the mat .", "a dog ran home ."], 80))
+    tokenizer = fast_tokenizer(train_wordpiece(["the cat sat on the mat .", "a dog ran home ."], 80), 64)
     torch.manual_seed(0)
     size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **size)).save_pretrained(path)

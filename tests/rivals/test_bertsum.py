@@ -40,15 +40,15 @@ def test_sentences_are_marked_and_segments_alternate() -> None:
     assert sentences("A cat. Is it?\nYes! 3.5 of them") == ["A cat.", "Is it?", "Yes!", "3.5 of them"]
     tokenizer = sentence_tokenizer(train_wordpiece(["a cat sat . it was", "a cat"], 60))
     known = tokenizer.tokenizer.get_vocab()
-    [ids] = tokenizer.sources(["A cat. It sat."], 50)
+    [ids] = tokenizer.encode_sources(["A cat. It sat."], 50)
     assert [tokenizer.tokenizer.id_to_token(index) for index in ids].count("[CLS]") == 2
     assert ids[-1] == known["[SEP]"]
     alternating = segments(torch.tensor([ids]), known["[CLS]"])[0].tolist()
     second = ids.index(known["[CLS]"], 1)
     assert alternating == [0] * second + [1] * (len(ids) - second)
-    [cut] = tokenizer.sources(["A cat. It sat."], 5)
+    [cut] = tokenizer.encode_sources(["A cat. It sat."], 5)
     assert (len(cut), cut[-1]) == (5, known["[SEP]"])
-    rows = tokenizer.targets(["a cat\nit sat"], 50)
+    rows = tokenizer.encode_targets(["a cat\nit sat"], 50)
     assert rows[0][-1] == tokenizer.eos
     assert tokenizer.decode([[tokenizer.decoder_start, *rows[0]]]) == ["a cat\nit sat"]
 

@@ -25,7 +25,7 @@ BASE = ("scale=smoke", "trainer.accelerator=cpu", "backbone.dropout=0", "backbon
 TWO = "trainer.devices=2"
 FSDP = "trainer.strategy=fsdp"
 CRASH = """
-import spikelm.data.tokenizer
+import spikelm.data.tokens.tokenizer
 def load_tokenizer(*args):
     raise AssertionError("nobody foresaw this")
 spikelm.data.tokens.tokenizer.load_tokenizer = load_tokenizer

@@ -15,8 +15,8 @@ from spikelm.cli.energy_audit import audit_main
 from spikelm.cli.report import main as report_main
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
-from spikelm.data.sources.text_pairs import load_pairs
-from spikelm.data.tokens.bpe import load_pair_tokenizer
+from spikelm.data.sources.text_pairs import load_text_pairs
+from spikelm.data.tokens.bpe import load_text_pair_tokenizer
 from spikelm.errors import ConfigError
 from spikelm.runs.experiment import open_run, run_experiment
 from spikelm.runs.identity import identity
@@ -94,22 +94,22 @@ def test_a_finished_run_is_shown_and_audited_again(runs: Path, capsys: pytest.Ca
 def test_samples_of_the_best_epoch_are_those_of_the_saved_model(runs: Path) -> None:
     result = smoke(runs, "task=mt/wmt16_enro", "neuron=ann", "select=best_dev", "finetune.epochs=3")
     config = config_of(runs, "task=mt/wmt16_enro")
-    text = load_pairs(config.task, config.source)
-    tokenizer = load_pair_tokenizer(config.task, config.source, config.backbone, text, runs / ".cache")
+    text = load_text_pairs(config.task, config.source)
+    tokenizer = load_text_pair_tokenizer(config.task, config.source, config.backbone, text, runs / ".cache")
     model: Any = load_pretrained(Path(result["directory"]) / "model")
     sources = [sample["source"] for sample in result["samples"]]
     assert sources == [row["en"] for row in text.splits["validation"][:8]]
-    ids = torch.tensor(tokenizer.sources(sources[:1], 48))
+    ids = torch.tensor(tokenizer.encode_sources(sources[:1], 48))
     made = model.eval().generate(ids, num_beams=2, max_length=64, early_stopping=True, length_penalty=1.0)
     assert tokenizer.decode(made.tolist()) == [result["samples"][0]["generated"]]
 
 
 def test_firing_is_measured_on_the_first_rows_as_they_come(runs: Path) -> None:
     config = config_of(runs, "task=sum/xsum", "neuron=ann", "measure.samples=5")
-    text = load_pairs(config.task, config.source)
-    tokenizer = load_pair_tokenizer(config.task, config.source, config.backbone, text, runs / ".cache")
+    text = load_text_pairs(config.task, config.source)
+    tokenizer = load_text_pair_tokenizer(config.task, config.source, config.backbone, text, runs / ".cache")
     documents = [row["document"] for row in text.splits["validation"][:5]]
-    expected = [len(ids) for ids in tokenizer.sources(documents, config.task.source_length)]
+    expected = [len(ids) for ids in tokenizer.encode_sources(documents, config.task.source_length)]
     (samples,) = stage_of(config).samples
     assert samples["attention_mask"].sum(1).tolist() == expected
     assert expected != sorted(expected)  # else the shortest would pass as well

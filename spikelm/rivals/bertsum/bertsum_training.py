@@ -16,7 +16,7 @@ from spikelm.catalog.recurrent_energy import plain_generation
 from spikelm.catalog.seq2seq_energy import lm_head_terms, seq2seq_terms
 from spikelm.config.schema import Config
 from spikelm.data.batches.by_step import Batch
-from spikelm.data.tokens.bpe import PairTokenizer
+from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.models.bart import SpecialTokens
 from spikelm.rivals.bertsum.bertsumabs import build_bertsum
 from spikelm.rivals.bertsum.marked_sentences import load_sentence_tokenizer
@@ -43,7 +43,7 @@ def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage
     own = config.backbone.options
     folder = needed["pretrained"] / "model" if "pretrained" in needed else weights_folder(config.backbone.path or "")
 
-    def module(total: int, generator: Generator, tokenizer: PairTokenizer) -> BertSumModule:
+    def module(total: int, generator: Generator, tokenizer: TextPairTokenizer) -> BertSumModule:
         tokens = SpecialTokens(tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.decoder_start)
         (cls,), _ = tokenizer.source_frame
         model = build_bertsum(config, folder, tokenizer.vocab_size, cls, tokens)

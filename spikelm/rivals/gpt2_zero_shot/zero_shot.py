@@ -19,7 +19,7 @@ from spikelm.catalog.recurrent_energy import plain_generation, plain_measures
 from spikelm.catalog.seq2seq_energy import causal_terms, lm_head_terms
 from spikelm.config.schema import Config
 from spikelm.data.batches.by_step import Batch, step_seed
-from spikelm.data.tokens.bpe import PairTokenizer
+from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.models.gpt2 import build_gpt2, load_gpt2
 from spikelm.rivals.bertsum.marked_sentences import sentences
 from spikelm.rivals.elmo.bilm import reversed_rows
@@ -100,7 +100,7 @@ def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage
     own = config.backbone.options
     folder = needed["pretrained"] / "model" if "pretrained" in needed else weights_folder(config.backbone.path or "")
 
-    def module(total: int, generator: Generator, tokenizer: PairTokenizer) -> ZeroShotModule:
+    def module(total: int, generator: Generator, tokenizer: TextPairTokenizer) -> ZeroShotModule:
         options = {
             "do_sample": True,
             "top_k": own["top_k"],

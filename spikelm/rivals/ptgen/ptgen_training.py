@@ -15,7 +15,7 @@ from spikelm.catalog.energy import energy_mj
 from spikelm.catalog.recurrent_energy import plain_generation, pointer_terms
 from spikelm.config.schema import Config
 from spikelm.data.batches.by_step import Batch
-from spikelm.data.tokens.bpe import PairTokenizer
+from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.rivals.ptgen.pointer_generator import PointerConfig, PointerGenerator, coverage_loss
 from spikelm.rivals.ptgen.words import known_words, load_word_tokenizer
 from spikelm.training.generation import Generator
@@ -59,7 +59,7 @@ def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage
     """A pointer-generator from scratch: it has no pretraining."""
     own = config.backbone.options
 
-    def module(total: int, generator: Generator, tokenizer: PairTokenizer) -> PointerModule:
+    def module(total: int, generator: Generator, tokenizer: TextPairTokenizer) -> PointerModule:
         model = build_pointer(config, tokenizer)
         made = PointerModule(model, config.task, config.finetune, total, config.seed, generator)
         made.coverage, made.coverage_from = own["coverage"], own["coverage_from"]
@@ -68,7 +68,7 @@ def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage
     return pairs_stage(config, console, load_word_tokenizer, module, measure_pointer)
 
 
-def build_pointer(config: Config, tokenizer: PairTokenizer) -> PointerGenerator:
+def build_pointer(config: Config, tokenizer: TextPairTokenizer) -> PointerGenerator:
     """A randomly initialised model for the tokenizer's known words."""
     size = config.backbone
     settings = PointerConfig(

@@ -12,7 +12,7 @@ import torch
 from filelock import FileLock
 
 from spikelm.data.batches.by_step import Batch, evaluation_batches
-from spikelm.data.tokens.encode import Encoded
+from spikelm.data.tokens.encode import EncodedRows
 from spikelm.store.checksums import seal_folder, whole_folder
 from spikelm.store.records import digest, disk_errors
 from spikelm.training.distill.students import Teacher
@@ -24,7 +24,7 @@ BATCH = 64
 class CachedTeacher:
     """Answers like the teacher: logits as they are, hidden states kept as float16 (tokens, layers, hidden)."""
 
-    def __init__(self, teacher: Teacher, teacher_id: str, data: Encoded, content: str, cache: Path) -> None:
+    def __init__(self, teacher: Teacher, teacher_id: str, data: EncodedRows, content: str, cache: Path) -> None:
         self.model = teacher.model
         self.data = data
         folder = cache / "teachers" / digest([CACHING, teacher_id, content, int(data.offsets[-1]), len(data)])
@@ -48,7 +48,7 @@ class CachedTeacher:
         return SimpleNamespace(logits=self.logits[batch["rows"].cpu()].to(device), hidden_states=(None, *layers))
 
 
-def _compute(teacher: Teacher, data: Encoded, folder: Path) -> None:
+def _compute(teacher: Teacher, data: EncodedRows, folder: Path) -> None:
     """Every row once; the folder appears when both arrays are whole."""
     config = teacher.model.config
     temporary = folder.with_name(f".{folder.name}")

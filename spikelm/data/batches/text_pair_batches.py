@@ -1,4 +1,4 @@
-"""Batches of pairs by step number, with the decoder's inputs shifted as BART and mBART do it."""
+"""Batches of text pairs by step number, with the decoder's inputs shifted as BART and mBART do it."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import numpy as np
 import torch
 
 from spikelm.data.batches.by_step import Batch, EpochBatches, shard_batch
-from spikelm.data.tokens.bpe import PairTokenizer
-from spikelm.data.tokens.encode_pairs import EncodedPairs
+from spikelm.data.tokens.bpe import TextPairTokenizer
+from spikelm.data.tokens.encode import EncodedTextPairs
 
 IGNORED = -100  # the label of a place that does not count
 
 
-def pair_batch(data: EncodedPairs, rows: Sequence[int] | np.ndarray, tokenizer: PairTokenizer) -> Batch:
+def text_pair_batch(data: EncodedTextPairs, rows: Sequence[int] | np.ndarray, tokenizer: TextPairTokenizer) -> Batch:
     """The given rows, padded; `rows` says which they are, to find the texts again."""
     sources, mask = _padded([data.source(int(row)) for row in rows], tokenizer.pad)
     labels, counts = _padded([data.target(int(row)) for row in rows], tokenizer.pad)
     # mBART's targets end with the code of their language, which wraps around to the start: decoder_start too.
     inputs = np.concatenate([np.full((len(labels), 1), tokenizer.decoder_start), labels[:, :-1]], axis=1)
     labels[counts == 0] = IGNORED
-    found = {
+    arrays = {
         "input_ids": sources,
         "attention_mask": mask,
         "decoder_input_ids": inputs,
         "labels": labels,
         "rows": np.asarray(rows, np.int64),
     }
-    return {name: torch.from_numpy(array) for name, array in found.items()}
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def _padded(rows: Sequence[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarray]:
@@ -42,21 +42,26 @@ def _padded(rows: Sequence[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarra
     return ids, mask
 
 
-class PairBatches(EpochBatches):
-    """Training batches of pairs."""
+class TextPairBatches(EpochBatches):
+    """Training batches of text pairs."""
 
     def __init__(
-        self, data: EncodedPairs, tokenizer: PairTokenizer, seed: int, batch: int, shard: tuple[int, int] = (0, 1)
+        self,
+        data: EncodedTextPairs,
+        tokenizer: TextPairTokenizer,
+        seed: int,
+        batch: int,
+        shard: tuple[int, int] = (0, 1),
     ) -> None:
         super().__init__(data.lengths, seed, batch, shard)
         self.data = data
         self.tokenizer = tokenizer
 
     def __getitem__(self, step: int) -> Batch:
-        return shard_pairs(pair_batch(self.data, self.rows(step), self.tokenizer), *self.shard)
+        return shard_text_pairs(text_pair_batch(self.data, self.rows(step), self.tokenizer), *self.shard)
 
 
-def shard_pairs(batch: Batch, rank: int, world: int) -> Batch:
+def shard_text_pairs(batch: Batch, rank: int, world: int) -> Batch:
     """A rank's rows as `shard_batch` gives them, and `label_share`: what its mean loss over label tokens counts."""
     mine = shard_batch(batch, rank, world)
     if world == 1:
@@ -65,7 +70,7 @@ def shard_pairs(batch: Batch, rank: int, world: int) -> Batch:
     return {**mine, "label_share": world * counts / (batch["labels"] != IGNORED).sum()}
 
 
-def evaluation_pairs(data: EncodedPairs, tokenizer: PairTokenizer, batch: int) -> list[Batch]:
+def evaluation_text_pairs(data: EncodedTextPairs, tokenizer: TextPairTokenizer, batch: int) -> list[Batch]:
     """Every row once, short sources together; `rows` puts what is generated back in order."""
     order = np.argsort(data.source_lengths, kind="stable")
-    return [pair_batch(data, order[i : i + batch], tokenizer) for i in range(0, len(order), batch)]
+    return [text_pair_batch(data, order[i : i + batch], tokenizer) for i in range(0, len(order), batch)]

@@ -14,8 +14,8 @@ from glue_files import hub_cache, write_as
 
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
-from spikelm.data.sources.rows import Text
-from spikelm.data.sources.text_pairs import load_pairs
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.errors import ConfigError, DataError
 from spikelm.runs.identity import identity
 from spikelm.store.records import run_id
@@ -39,9 +39,9 @@ def config(root: Path, *overrides: str, task: str = "mt/wmt16_enro") -> Config:
     return replace(found, source=replace(found.source, root=str(root)), runs_dir=str(root.parent / "runs"))
 
 
-def load(root: Path, *overrides: str, task: str = "mt/wmt16_enro") -> Text:
+def load(root: Path, *overrides: str, task: str = "mt/wmt16_enro") -> LoadedText:
     found = config(root, *overrides, task=task)
-    return load_pairs(found.task, found.source)
+    return load_text_pairs(found.task, found.source)
 
 
 def rows(columns: tuple[str, str] = ("en", "ro")) -> list[dict[str, Any]]:
@@ -167,7 +167,7 @@ def test_the_hub_is_read_from_a_mirror_and_from_its_cache(tmp_path: Path, monkey
     ids = set()
     for task, columns in (("mt/wmt16_enro", ("en", "ro")), ("sum/xsum", None), ("sum/cnn_dm", None)):
         here = load_config([f"task={task}", "source=hub", f"source.mirror={mirror}"])
-        found = load_pairs(here.task, here.source)
+        found = load_text_pairs(here.task, here.source)
         assert found.splits["validation"] == rows(columns or ("document", "summary"))
         assert run_id(identity(here)) == run_id(identity(load_config([f"task={task}", "source=hub"])))
         ids |= {
@@ -178,13 +178,13 @@ def test_the_hub_is_read_from_a_mirror_and_from_its_cache(tmp_path: Path, monkey
         folder.parent.mkdir(parents=True)
         shutil.move(mirror / here.task.repo, folder)
         cached = load_config([f"task={task}", "source=hub"])
-        assert load_pairs(cached.task, cached.source).content_hash == found.content_hash
+        assert load_text_pairs(cached.task, cached.source).content_hash == found.content_hash
     assert len(ids) == 6
 
 
 def test_the_embedded_rows_are_the_first_of_the_full_set() -> None:
     full, few = (load_config(["task=sum/xsum", *more]) for more in ([], ["source.train_rows=7", "source.dev_rows=3"]))
-    texts = load_pairs(full.task, full.source), load_pairs(few.task, few.source)
+    texts = load_text_pairs(full.task, full.source), load_text_pairs(few.task, few.source)
     assert texts[1].splits["train"] == texts[0].splits["train"][:7]
     assert texts[0].record(full.source)["rows"] == {"train": 6000, "validation": 400, "test": 400}
     assert not texts[0].warnings

@@ -6,11 +6,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+from spikelm.data.microworld.entailment import IN_DOCUMENTS, clash, other_verb
 from spikelm.data.microworld.grammar import minimal_pair
-from spikelm.data.microworld.inference import IN_DOCUMENTS, clash, other_verb
 from spikelm.data.microworld.lexicon import GENRES, KIND_OF, Genre, plural
 from spikelm.data.microworld.opinions import opinion
-from spikelm.data.microworld.sentences import any_form, statement, wh_question, yes_no_question
+from spikelm.data.microworld.wording import any_form, statement, wh_question, yes_no_question
 from spikelm.data.microworld.world import CORE, OPTIONAL, Fact, other_value, sample_fact
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from spikelm.config.compose import load_config
-from spikelm.data.batches.nsp_pairs import draw_pairs
+from spikelm.data.batches.mlm_nsp import draw_nsp_pairs
 from spikelm.data.sources.documents import load_documents
-from spikelm.data.sources.rows import Text, load_rows
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.sources.rows import load_rows
 from spikelm.data.tokens.encode import encode_documents
 from spikelm.data.tokens.packed import PackedDocuments
 from spikelm.data.tokens.tokenizer import read_vocab
@@ -27,7 +28,7 @@ COUNTS = {
 }
 
 
-def load(task: str) -> Text:
+def load(task: str) -> LoadedText:
     config = load_config([f"task=glue/{task}", "source=local", f"source.root={DATA}"])
     return load_rows(config.task, config.source)
 
@@ -84,7 +85,7 @@ def test_wikitext_is_clean_and_has_next_sentences() -> None:
     tokenizer = read_vocab(DATA / "tokenizers" / "bert-base-uncased" / "vocab.txt")
     assert tokenizer.get_vocab_size() == 30522
     documents = encode_documents(list(text.splits["validation"])[:10], tokenizer)
-    labels = draw_pairs(PackedDocuments.of(documents), 64, np.random.default_rng(0), 200)[:, 4]
+    labels = draw_nsp_pairs(PackedDocuments.of(documents), 64, np.random.default_rng(0), 200)[:, 4]
     assert 0.35 < np.mean(labels) < 0.65
 
 

@@ -12,12 +12,17 @@ from transformers.models.mbart.modeling_mbart import shift_tokens_right as mbart
 
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
-from spikelm.data.batches.pair_batches import PairBatches, evaluation_pairs, pair_batch, shard_pairs
-from spikelm.data.sources.text_pairs import load_pairs
+from spikelm.data.batches.text_pair_batches import (
+    TextPairBatches,
+    evaluation_text_pairs,
+    shard_text_pairs,
+    text_pair_batch,
+)
+from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.data.tokens import cache as caching
-from spikelm.data.tokens.bpe import PairTokenizer, pair_tokenizer, train_bpe
-from spikelm.data.tokens.cache import encoded_pairs
-from spikelm.data.tokens.encode_pairs import EncodedPairs, encode_pairs
+from spikelm.data.tokens.bpe import TextPairTokenizer, text_pair_tokenizer, train_bpe
+from spikelm.data.tokens.cache import encoded_text_pairs
+from spikelm.data.tokens.encode import EncodedTextPairs, encode_text_pairs
 
 CODES = ("en_XX", "ro_RO")
 
@@ -28,20 +33,20 @@ def config() -> Config:
 
 
 @pytest.fixture(scope="module", params=["bart", "mbart"])
-def made(request: pytest.FixtureRequest, config: Config) -> tuple[EncodedPairs, PairTokenizer]:
-    rows = load_pairs(config.task, config.source).splits["train"]
+def made(request: pytest.FixtureRequest, config: Config) -> tuple[EncodedTextPairs, TextPairTokenizer]:
+    rows = load_text_pairs(config.task, config.source).splits["train"]
     codes = CODES if request.param == "mbart" else ()
-    tokenizer = pair_tokenizer(train_bpe([text for row in rows for text in row.values()], 500, codes), codes)
-    return encode_pairs(config.task, rows, tokenizer), tokenizer
+    tokenizer = text_pair_tokenizer(train_bpe([text for row in rows for text in row.values()], 500, codes), codes)
+    return encode_text_pairs(config.task, rows, tokenizer), tokenizer
 
 
-Made = tuple[EncodedPairs, PairTokenizer]
+Made = tuple[EncodedTextPairs, TextPairTokenizer]
 
 
 def test_the_decoder_reads_what_transformers_would_give_it(made: Made) -> None:
     data, tokenizer = made
     for step in range(3):
-        batch = PairBatches(data, tokenizer, seed=1, batch=8)[step]
+        batch = TextPairBatches(data, tokenizer, seed=1, batch=8)[step]
         padded = batch["labels"].masked_fill(batch["labels"] == -100, tokenizer.pad)
         if tokenizer.decoder_start == tokenizer.eos:
             wanted = bart_shift(padded, tokenizer.pad, tokenizer.eos)
@@ -52,8 +57,8 @@ def test_the_decoder_reads_what_transformers_would_give_it(made: Made) -> None:
 
 def test_texts_and_rows_stay_together(made: Made, config: Config) -> None:
     data, tokenizer = made
-    rows = load_pairs(config.task, config.source).splits["train"]
-    batch = pair_batch(data, [5, 0, 17], tokenizer)
+    rows = load_text_pairs(config.task, config.source).splits["train"]
+    batch = text_pair_batch(data, [5, 0, 17], tokenizer)
     assert batch["rows"].tolist() == [5, 0, 17]
     assert tokenizer.decode(batch["input_ids"].tolist()) == [rows[index]["en"] for index in (5, 0, 17)]
     assert tokenizer.decode(batch["labels"].tolist()) == [rows[index]["ro"] for index in (5, 0, 17)]
@@ -64,8 +69,8 @@ def test_texts_and_rows_stay_together(made: Made, config: Config) -> None:
 
 def test_a_batch_depends_on_seed_and_step_alone(made: Made) -> None:
     data, tokenizer = made
-    whole = PairBatches(data, tokenizer, seed=3, batch=16)
-    late = PairBatches(data, tokenizer, seed=3, batch=16)
+    whole = TextPairBatches(data, tokenizer, seed=3, batch=16)
+    late = TextPairBatches(data, tokenizer, seed=3, batch=16)
     assert whole.steps_per_epoch == 5
     rows = [whole[step]["rows"].tolist() for step in range(10)]
     assert late[7]["rows"].tolist() == rows[7]
@@ -73,44 +78,44 @@ def test_a_batch_depends_on_seed_and_step_alone(made: Made) -> None:
     for epoch in (rows[:5], rows[5:]):
         assert sorted(row for batch in epoch for row in batch) == list(range(70))
     assert rows[:5] != rows[5:]
-    assert PairBatches(data, tokenizer, seed=4, batch=16)[0]["rows"].tolist() != rows[0]
+    assert TextPairBatches(data, tokenizer, seed=4, batch=16)[0]["rows"].tolist() != rows[0]
 
 
 def test_pairs_of_like_length_are_together(made: Made) -> None:
     data, tokenizer = made
-    spans = [np.ptp(data.lengths[PairBatches(data, tokenizer, 0, 8)[step]["rows"].numpy()]) for step in range(9)]
+    spans = [np.ptp(data.lengths[TextPairBatches(data, tokenizer, 0, 8)[step]["rows"].numpy()]) for step in range(9)]
     assert np.mean(spans) < np.ptp(data.lengths) / 2
 
 
 def test_devices_share_a_batch_and_its_mean(made: Made) -> None:
     data, tokenizer = made
-    whole = PairBatches(data, tokenizer, 1, 9)[0]
-    parts = [PairBatches(data, tokenizer, 1, 9, shard=(rank, 2))[0] for rank in range(2)]
+    whole = TextPairBatches(data, tokenizer, 1, 9)[0]
+    parts = [TextPairBatches(data, tokenizer, 1, 9, shard=(rank, 2))[0] for rank in range(2)]
     assert sorted(parts[0]["rows"].tolist() + parts[1]["rows"].tolist()) == sorted(whole["rows"].tolist())
     # A value for each label token: the ranks' means, weighted and averaged, are the mean of all.
     values = [part["labels"][part["labels"] != -100].double().mean() * part["label_share"] for part in parts]
     assert torch.isclose(sum(values) / 2, whole["labels"][whole["labels"] != -100].double().mean())
-    alone = pair_batch(data, [3], tokenizer)
-    assert [float(shard_pairs(alone, rank, 2)["label_share"]) for rank in range(2)] == [2.0, 0.0]
+    alone = text_pair_batch(data, [3], tokenizer)
+    assert [float(shard_text_pairs(alone, rank, 2)["label_share"]) for rank in range(2)] == [2.0, 0.0]
 
 
 def test_evaluation_has_every_row_once_short_sources_first(made: Made) -> None:
     data, tokenizer = made
-    batches = evaluation_pairs(data, tokenizer, 16)
+    batches = evaluation_text_pairs(data, tokenizer, 16)
     assert sorted(row for batch in batches for row in batch["rows"].tolist()) == list(range(70))
     widths = [batch["input_ids"].shape[1] for batch in batches]
     assert widths == sorted(widths)
 
 
 def test_pairs_are_tokenised_once(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = load_pairs(config.task, config.source)
-    tokenizer = pair_tokenizer(train_bpe(["a b c"], 300))
-    first = encoded_pairs(text, "validation", config.task, tokenizer, tmp_path)
-    monkeypatch.setattr(caching, "encode_pairs", lambda *_: pytest.fail("tokenised again"))
-    again = encoded_pairs(text, "validation", config.task, tokenizer, tmp_path)
+    text = load_text_pairs(config.task, config.source)
+    tokenizer = text_pair_tokenizer(train_bpe(["a b c"], 300))
+    first = encoded_text_pairs(text, "validation", config.task, tokenizer, tmp_path)
+    monkeypatch.setattr(caching, "encode_text_pairs", lambda *_: pytest.fail("tokenised again"))
+    again = encoded_text_pairs(text, "validation", config.task, tokenizer, tmp_path)
     assert np.array_equal(first.target_ids, again.target_ids)
     assert len(again) == 20
-    assert first.source(3).tolist() == tokenizer.sources([text.splits["validation"][3]["en"]], 48)[0]
-    other = pair_tokenizer(train_bpe(["a b c"], 300, CODES), CODES)
+    assert first.source(3).tolist() == tokenizer.encode_sources([text.splits["validation"][3]["en"]], 48)[0]
+    other = text_pair_tokenizer(train_bpe(["a b c"], 300, CODES), CODES)
     with pytest.raises(pytest.fail.Exception, match="tokenised again"):
-        encoded_pairs(text, "validation", config.task, other, tmp_path)
+        encoded_text_pairs(text, "validation", config.task, other, tmp_path)

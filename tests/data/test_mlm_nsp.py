@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from spikelm.data.batches.mlm_nsp import IGNORED, PretrainingBatches, mask_tokens
-from spikelm.data.batches.nsp_pairs import draw_pairs
+from spikelm.data.batches.mlm_nsp import IGNORED, PretrainingBatches, draw_nsp_pairs, mask_tokens
 from spikelm.data.tokens.packed import PackedDocuments
 from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.errors import DataError
@@ -24,7 +23,7 @@ def documents(count: int = 12, sentences: int = 6) -> PackedDocuments:
 
 
 def test_pairs_follow_or_come_from_another_document() -> None:
-    pairs = draw_pairs(documents(), 24, np.random.default_rng(0), 400)
+    pairs = draw_nsp_pairs(documents(), 24, np.random.default_rng(0), 400)
     assert len(pairs) == 400
     assert 0.4 < pairs[:, 4].mean() < 0.6
     ids = documents().ids

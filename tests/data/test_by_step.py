@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spikelm.data.batches.by_step import RowBatches, epoch_order, evaluation_batches, pad, step_seed
-from spikelm.data.tokens.encode import Encoded
+from spikelm.data.tokens.encode import EncodedRows
 
 
-def encoded(lengths: list[int]) -> Encoded:
+def encoded(lengths: list[int]) -> EncodedRows:
     ids = np.concatenate([np.full(length, index + 1, np.int32) for index, length in enumerate(lengths)])
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return Encoded(ids, np.zeros_like(ids, np.int8), offsets, np.arange(len(lengths), dtype=np.int64))
+    return EncodedRows(ids, np.zeros_like(ids, np.int8), offsets, np.arange(len(lengths), dtype=np.int64))
 
 
 @settings(max_examples=40, deadline=None)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from spikelm.data.microworld.inference import Belongs, clash, other_verb, scene_fact, told_by_question, unrelated
+from spikelm.data.microworld.entailment import Belongs, clash, other_verb, scene_fact, told_by_question, unrelated
 from spikelm.data.microworld.lexicon import KIND_OF, Genre
-from spikelm.data.microworld.sentences import distinct_forms, statement, wh_question, yes_no_question
+from spikelm.data.microworld.wording import distinct_forms, statement, wh_question, yes_no_question
 from spikelm.data.microworld.world import CORE, OPTIONAL, Fact, other_value
 
 

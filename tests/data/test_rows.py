@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
-from spikelm.data.sources.row_files import Layout, read_table
-from spikelm.data.sources.rows import Text, load_rows
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.sources.row_files import Layout, read_rows
+from spikelm.data.sources.rows import load_rows
 from spikelm.errors import ConfigError, DataError
 
 ROWS = [
@@ -25,7 +26,7 @@ def config(root: Path, task: str = "rte", *overrides: str) -> Config:
     return load_config([f"task=glue/{task}", "source=local", f"source.root={root}", *overrides])
 
 
-def load(root: Path, task: str = "rte", *overrides: str) -> Text:
+def load(root: Path, task: str = "rte", *overrides: str) -> LoadedText:
     found = config(root, task, *overrides)
     return load_rows(found.task, found.source)
 
@@ -214,5 +215,5 @@ def test_tsv_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
     path = tmp_path_factory.mktemp("tsv") / "train.tsv"
     lines = ["sentence1\tsentence2\tlabel", *(f"{a}\t{b}\t0" for a, b in pairs)]
     path.write_bytes("\n".join(lines).encode())
-    table = read_table(path, Layout({"sentence1": ("sentence1",), "sentence2": ("sentence2",)}))
-    assert [tuple(row.values()) for _, row in table.rows] == pairs
+    file_rows = read_rows(path, Layout({"sentence1": ("sentence1",), "sentence2": ("sentence2",)}))
+    assert [tuple(row.values()) for _, row in file_rows.rows] == pairs

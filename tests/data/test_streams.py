@@ -13,7 +13,7 @@ from spikelm.config.compose import load_config
 from spikelm.data.batches import blocks
 from spikelm.data.batches.mlm_nsp import PretrainingBatches
 from spikelm.data.sources.documents import load_documents
-from spikelm.data.sources.rows import Text, content_hash
+from spikelm.data.sources.loaded import LoadedText, content_hash
 from spikelm.data.sources.streams import Documents, Stream, chunks, in_turns
 from spikelm.data.tokens.cache import encoded_documents
 from spikelm.data.tokens.packed import PackedDocuments, write_documents
@@ -38,7 +38,7 @@ def peak(count: int, folder: Path) -> tuple[int, int]:
     tokenizer = train_wordpiece([WORDS], 60)
     documents = generated(count)
     tracemalloc.start()
-    text = Text({"train": documents}, content_hash(["train", document] for document in documents))
+    text = LoadedText({"train": documents}, content_hash(["train", document] for document in documents))
     packed = encoded_documents(text, "train", tokenizer, folder)
     batches = PretrainingBatches(packed, tokenizer, seed=0, batch=8, max_length=32)
     for step in range(0, batches.steps_per_epoch * 2, batches.steps_per_epoch // 7):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from spikelm.data.microworld.lexicon import KIND_OF, Genre
-from spikelm.data.microworld.sentences import any_form, statement, wh_question
+from spikelm.data.microworld.wording import any_form, statement, wh_question
 from spikelm.data.microworld.world import (
     CONTRADICTION,
     CORE,
@@ -41,7 +41,7 @@ class Odds(NamedTuple):
     changes: tuple[int, int, int]
 
 
-IN_PAIRS = Odds(0.05, (1, 3, 6))
+IN_TASKS = Odds(0.05, (1, 3, 6))
 IN_DOCUMENTS = Odds(0.15, (4, 3, 3))
 
 
@@ -59,7 +59,7 @@ def other_verb(rng: random.Random, genre: Genre, fact: Fact, avoid: str = "") ->
     return fact._replace(verb=rng.choice(verbs))
 
 
-def clash(rng: random.Random, genre: Genre, fact: Fact, told: tuple[str, ...], odds: Odds = IN_PAIRS) -> Fact:
+def clash(rng: random.Random, genre: Genre, fact: Fact, told: tuple[str, ...], odds: Odds = IN_TASKS) -> Fact:
     """The fact with one to three told slots made false, or with its participants swapped."""
     slots = [*CORE[fact.frame], *told]
     if fact.partner and rng.random() < odds.swapped:

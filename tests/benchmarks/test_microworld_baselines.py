@@ -1,4 +1,4 @@
-"""Linear models on word counts: right on a toy where words tell, near chance on the micro-world."""
+"""Baselines without learning: linear models are right on a toy where words tell, and nothing solves the micro-world."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
+from benchmarks.microworld_baselines import (
+    COLUMNS,
+    bag_of_words,
+    constant,
+    dictionary,
+    lead,
+    one_side,
+    text_scores,
+    word_for_word,
+)
 from spikelm.data.microworld import DEFAULT_ROWS, glue
-from spikelm.data.microworld.baselines import COLUMNS, bag_of_words, constant, one_side
 
 TOY = [{"a": word, "b": "x", "label": label} for word, label in (("yes", 1), ("no", 0)) for _ in range(10)]
 
@@ -43,3 +52,22 @@ def test_one_text_alone_says_nothing(task: str) -> None:
 def test_word_counts_do_not_solve_the_task(task: str, metric: str, most: float) -> None:
     train, dev = rows(task)
     assert bag_of_words(train, dev, COLUMNS[task], metric) < most
+
+
+def test_first_sentences_are_no_summary() -> None:
+    for task, most in (("xsum", 15), ("cnn_dm", 25)):
+        for name in ("lead", "last"):
+            assert text_scores(task)[name]["rougeL"] < most, (task, name)
+    assert text_scores("xsum")["another's"]["rouge2"] < 50, "the shape of a summary is not its content"
+
+
+def test_a_dictionary_is_no_translator() -> None:
+    scores = text_scores("wmt16_enro")
+    assert scores["word for word"]["bleu"] < 30
+    assert scores["copy"]["bleu"] < scores["word for word"]["bleu"]
+
+
+def test_the_dictionary_knows_its_words() -> None:
+    words = dictionary()
+    assert word_for_word("The cats are sleeping in front of the house.", words) == "Pisici sunt doarme în fața casă."
+    assert lead("One. Two! Three.", 2) == "One.\nTwo!"

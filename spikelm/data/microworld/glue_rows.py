@@ -1,4 +1,4 @@
-"""Rows of every task and split: each scene belongs to one split for good, whatever the row counts."""
+"""Rows of every GLUE task and split: each scene belongs to one split for good, whatever the row counts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from spikelm.data.microworld.entailment import inference_pair, question_pair
 from spikelm.data.microworld.grammar import minimal_pair
-from spikelm.data.microworld.inference import inference_pair, question_pair
 from spikelm.data.microworld.lexicon import AWAY, GENRES, HOME, UNTRAINED, Genre, with_few
 from spikelm.data.microworld.opinions import opinion
-from spikelm.data.microworld.pairs import duplicate_pair, graded_pair, paraphrase_pair
+from spikelm.data.microworld.paraphrases import duplicate_pair, graded_pair, paraphrase_pair
 from spikelm.data.microworld.world import ENTAILMENT, NEUTRAL
 
 Row = dict[str, Any]
 
 # The tasks of two texts, which ask whether they name the same people and things. With few of these a mini model
 # learns to compare them in hundreds of steps; with all of them it is still at chance after a thousand.
-PAIRS: tuple[str, ...] = ("mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
+TWO_TEXT_TASKS: tuple[str, ...] = ("mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 _FEW = with_few(HOME)
 # MNLI's other genre: all is of `away` but the people. Models of this size compare names that they were trained to
 # compare; with names of `away` as well, which were in pretraining only, every one of them is at chance.
@@ -115,7 +115,7 @@ MAKERS: dict[str, Maker] = {
 
 
 def _genres(task: str, split: str) -> tuple[Genre, ...]:
-    if task not in PAIRS:
+    if task not in TWO_TEXT_TASKS:
         return GENRES
     return (_MISMATCHED,) if split.endswith("mismatched") else (_FEW,)
 

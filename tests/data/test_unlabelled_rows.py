@@ -12,7 +12,7 @@ import pytest
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
 from spikelm.data.sources.documents import load_documents
-from spikelm.data.sources.rows import content_hash
+from spikelm.data.sources.loaded import content_hash
 from spikelm.data.sources.unlabelled_rows import other_rows
 from spikelm.data.tokens.encode import encode_rows, with_unlabelled
 from spikelm.data.tokens.wordpiece import train_wordpiece
