@@ -29,9 +29,8 @@ def energy_main(argv: Sequence[str]) -> int:
         raise ConfigError(f"--rate {args.rate}: a firing rate lies between 0 and 1")
     from rich.console import Console
 
-    from spikelm.catalog.energy import encoder_terms
+    from spikelm.catalog.energy import encoder_terms, lm_head_terms
     from spikelm.catalog.kinds import kind_of, plain_terms
-    from spikelm.catalog.seq2seq_energy import lm_head_terms
     from spikelm.cli.energy_table import print_energy, print_seq2seq_energy, print_terms
     from spikelm.config.compose import load_config
 
@@ -75,24 +74,27 @@ def audit_main(argv: Sequence[str]) -> int:
         _refuse_plain(kind, "it has no neurons: nothing of it is spike-driven")
     from rich.console import Console
 
+    from spikelm.config.recorded import from_record
     from spikelm.measure.audit import audit
+    from spikelm.measure.trained_model import audit_rows
     from spikelm.spiking import load_pretrained
     from spikelm.training.fit import quiet_libraries
-    from spikelm.training.stage import audit_batch
+    from spikelm.training.samples import measurement_samples
 
     quiet_libraries()
     console = Console()
     model = load_pretrained(directory / "model")
-    batch, T = audit_batch(result["config"]), int(result["config"]["neuron"].get("T", 1))
-    report, verdict = audit(model, batch, T), result["spike_driven"]
+    config = from_record(result["config"])
+    samples, T = measurement_samples(config), config.time_steps
+    report, verdict = audit(model, audit_rows(samples), T), result["spike_driven"]
     report.print(console)
     same = report.verdict == verdict["verdict"]
-    if settings := result["config"]["task"].get("generate"):
-        from spikelm.measure.trained_model import audit_decoding
-        from spikelm.training.seq2seq_builder import generate_options
+    if settings := config.task.generate:
+        from spikelm.measure.generated_text import audit_decoding
+        from spikelm.training.seq2seq import generate_options
 
         console.print("The same while generating from the cache:", highlight=False)
-        decoding = audit_decoding(model, batch, T, generate_options(settings))
+        decoding = audit_decoding(model, samples[0], T, generate_options(settings))
         decoding.print(console)
         same = same and decoding.verdict == verdict.get("decoding", decoding.verdict)  # not in older results
     return 0 if same else 1

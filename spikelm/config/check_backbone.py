@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from spikelm.catalog.kinds import LABELLED, Kind, Number, kind_of
+from spikelm.catalog.kinds import LABELLED, Kind, kind_of
 from spikelm.config.schema import Config
 from spikelm.errors import ConfigError
 
@@ -36,7 +33,9 @@ def check_backbone(config: Config) -> None:
     for name, value in size.options.items():
         if name not in kind.options:
             raise ConfigError(f"unknown key backbone.options.{name}; valid: {', '.join(kind.options)}")
-        _check_option(name, value, kind.options[name])
+        rule = kind.options[name]
+        if not rule.allows(value) or value == []:
+            raise ConfigError(f"backbone.options.{name}={value} is not valid; valid: {rule}")
     heads = size.options.get("num_attention_heads", size.heads)
     if size.hidden % heads:
         raise ConfigError(f"backbone.options.num_attention_heads={heads} does not divide backbone.hidden={size.hidden}")
@@ -124,24 +123,3 @@ def _check_prompt(config: Config) -> None:
 
 #: what else is checked of a kind
 MORE = {"rwkv": _check_causal, "spikformer": _check_student, "gpt2": _check_prompt}
-
-
-def _check_option(name: str, value: Any, rule: Any) -> None:
-    if rule is bool:
-        good, means = isinstance(value, bool), "true or false"
-    elif isinstance(rule, Number):
-        values = value if rule.many and isinstance(value, Sequence) and value else [value]
-        good = all(_is_number(one, rule) for one in values) and (values is value or not rule.many)
-        number = "a whole number" if rule.whole else "a number"
-        bound = f"above {rule.least:g}" if rule.above else f"of at least {rule.least:g}"
-        means = f"{'a list, each ' if rule.many else ''}{number} {bound}"
-    else:
-        good, means = value in rule, ", ".join(rule)
-    if not good:
-        raise ConfigError(f"backbone.options.{name}={value} is not valid; valid: {means}")
-
-
-def _is_number(value: Any, rule: Number) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float) or (rule.whole and int(value) != value):
-        return False
-    return (value > rule.least if rule.above else value >= rule.least) and value < float("inf")

@@ -10,6 +10,7 @@ from typing import Any
 
 from omegaconf import II, MISSING, OmegaConf
 
+from spikelm.catalog.kinds import UNLABELLED
 from spikelm.config.schema_settings import (
     DistillConfig,
     HubText,
@@ -21,6 +22,9 @@ from spikelm.config.schema_settings import (
 )
 
 __all__ = [
+    "PLAIN",
+    "SAID",
+    "UNQUANTIZED",
     "BackboneConfig",
     "Config",
     "DistillConfig",
@@ -38,6 +42,9 @@ __all__ = [
     "structured",
 ]
 
+PLAIN = {"name": "ann"}  # conf/neuron/ann.yaml, the neuron of every teacher
+UNQUANTIZED = {"name": "none"}  # conf/weights/none.yaml, its weights
+SAID = ("name", "valid", "bits", "spikes")  # of a neuron or quantiser: told to the reader, not to its class
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -223,6 +230,12 @@ class Config:
     def converted(self) -> bool:
         """Whether the model is anything but the plain one: a student, where there is a teacher."""
         return self.spiking or self.quantized
+
+    @property
+    def distills(self) -> bool:
+        """Whether the run is a fine-tuning whose `distill` says something; a plain model ignores it."""
+        fine_tuning = self.task.kind not in UNLABELLED
+        return self.converted and fine_tuning and (self.distill.from_teacher or self.distill.start != "pretrained")
 
     @property
     def bits(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
 """What is measured of a model: metrics, energy, firing rates, the spike audit, dynamical isometry.
 
-Import from the modules: `energy` is pure Python and must stay importable without torch.
+May import models, spiking, neurons, config, catalog and below; `workload` is importable without torch.
 """

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spikelm.catalog.energy import Term
+from spikelm.catalog.energy import Term, lm_head_terms, seq2seq_terms
 from spikelm.catalog.kinds import kind_of, plain_terms, spiking_terms
-from spikelm.catalog.seq2seq_energy import lm_head_terms, seq2seq_terms
 from spikelm.config.schema import BackboneConfig, Config
-from spikelm.runs.identity import distills
 
 FLOAT = 4  # bytes
 
@@ -70,7 +68,7 @@ def row_flops(config: Config) -> int:
     The LM head runs once, after the mean over T; a teacher of pairs is asked once, forward only.
     """
     stacks, head = (sum(term.macs for term in terms) for terms in (training_terms(config), head_terms(config)))
-    asked = config.task.kind == "seq2seq" and distills(config) and config.distill.from_teacher
+    asked = config.task.kind == "seq2seq" and config.distills and config.distill.from_teacher
     return 6 * (config.time_steps * stacks + head) + (2 * (stacks + head) if asked else 0)
 
 
@@ -89,7 +87,7 @@ def training_memory_gb(config: Config, parameters: int) -> float:
     itself = decoder * (target * _layer_floats(config, target) + cross)
     logits = 3 * target * size.vocab  # with their softmax and its gradient
     total = 4 * parameters + rows * (T * (encoder + itself) + logits)
-    if distills(config) and config.distill.from_teacher:
+    if config.distills and config.distill.from_teacher:
         maps = size.heads * (size.layers * source**2 + decoder * target * (target + source))
         states = (size.layers + 1) * source * h + (decoder + 1) * target * h
         told = (maps if config.distill.attention else 0) + (states if config.distill.hidden else 0)

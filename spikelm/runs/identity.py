@@ -10,10 +10,20 @@ from omegaconf import OmegaConf
 
 from spikelm.data import microworld
 from spikelm.data.sources.content_hash import source_identity
-from spikelm.catalog.kinds import kind_of
+from spikelm.catalog.kinds import LABELLED, UNLABELLED, kind_of
 from spikelm.catalog.checkpoint_files import weights_identity
 from spikelm.store.records import run_id
-from spikelm.config.schema import BackboneConfig, Config, StageConfig, TaskConfig, VariantConfig, config_dir
+from spikelm.config.schema import (
+    PLAIN,
+    SAID,
+    UNQUANTIZED,
+    BackboneConfig,
+    Config,
+    StageConfig,
+    TaskConfig,
+    VariantConfig,
+    config_dir,
+)
 
 #: fields of a task that say how to read it: what is read is in the hash of its content
 READING = (
@@ -38,8 +48,6 @@ OPTIONS = (
 )
 UNDISTILLED = ("name", "general_T", "pretrain")  # of `distill`: the others are in the identity of runs it needs
 NOT_SIZE = ("name", "path", "pairs", "keep_layers")  # of a backbone
-CLASSIFIERS = ("classification", "regression")  # kinds of task
-UNLABELLED = ("pretrain", "general")
 #: of a backbone: left out at these values
 SEQ2SEQ: dict[str, Any] = {"kind": "bert", "decoder_layers": None, "transform_activation": None, "options": {}}
 #: of `distill`: left out at these values, as in runs made before they were there
@@ -50,10 +58,6 @@ LATER = {
 }
 FORMAT = 1  # raise when the same config no longer gives the same result
 
-
-PLAIN = {"name": "ann"}  # conf/neuron/ann.yaml, the neuron of every teacher
-UNQUANTIZED = {"name": "none"}  # conf/weights/none.yaml, its weights
-SAID = ("name", "valid", "bits", "spikes")  # of a neuron or quantiser: told to the reader, not to its class
 
 
 def _task(name: str) -> TaskConfig:
@@ -100,12 +104,6 @@ def previous_of(config: Config) -> Config:
     return replace(config, **changes, distill=distill, previous={}, system="", force=False)
 
 
-def distills(config: Config) -> bool:
-    """Whether the run is a fine-tuning whose `distill` says something; a plain model ignores it."""
-    fine_tuning = config.task.kind not in UNLABELLED
-    return config.converted and fine_tuning and (config.distill.from_teacher or config.distill.start != "pretrained")
-
-
 def prerequisites(config: Config) -> dict[str, Config]:
     """The runs this one needs, by role: `pretrained` gives the weights to start from, `teacher` what to imitate."""
     kind, needed = config.task.kind, {}
@@ -113,17 +111,17 @@ def prerequisites(config: Config) -> dict[str, Config]:
         return {"teacher": teacher_of(config)} if config.converted and config.distill.pretrain else {}
     if kind == "general":
         return {} if config.backbone.path else {"teacher": teacher_of(config)}
-    if distills(config) and config.distill.start == "general":
+    if config.distills and config.distill.start == "general":
         needed["pretrained"] = general_of(config)
-    elif distills(config) and config.distill.start == "previous":
+    elif config.distills and config.distill.start == "previous":
         needed["pretrained"] = previous_of(config)
     elif (
         not config.backbone.path
         and (kind != "seq2seq" or kind_of(config.backbone).starts)
-        and not (distills(config) and config.distill.start == "teacher")
+        and not (config.distills and config.distill.start == "teacher")
     ):
         needed["pretrained"] = pretraining_of(config)
-    if distills(config) and config.distill.from_teacher:
+    if config.distills and config.distill.from_teacher:
         imitated = previous_of if config.distill.teacher == "previous" else teacher_of
         needed["teacher"] = imitated(config)
     return needed
@@ -159,7 +157,7 @@ def identity(config: Config) -> dict[str, Any]:
         if config.distill.reduction != "mean":
             found["reduction"] = config.distill.reduction
         return {**found, **needed, "stage": _stage(config.general)}
-    if distills(config):
+    if config.distills:
         settings = {key: value for key, value in asdict(config.distill).items() if key not in UNDISTILLED}
         found["distill"] = {key: value for key, value in settings.items() if value != LATER.get(key)}
     task = {key: value for key, value in asdict(config.task).items() if key not in READING}
@@ -190,9 +188,9 @@ def _format(config: Config) -> int:
     """
     if config.task.kind == "seq2seq" and config.fires:
         return FORMAT + 1
-    general = distills(config) and config.distill.start == "general"
+    general = config.distills and config.distill.start == "general"
     dropout = config.backbone.dropout or config.backbone.attention_dropout
-    return FORMAT + 1 if config.task.kind in CLASSIFIERS and dropout and not general else FORMAT
+    return FORMAT + 1 if config.task.kind in LABELLED and dropout and not general else FORMAT
 
 
 def size_of(backbone: BackboneConfig) -> dict[str, Any]:
@@ -203,7 +201,7 @@ def size_of(backbone: BackboneConfig) -> dict[str, Any]:
 
 def _source(config: Config) -> dict[str, Any]:
     general = config.task.kind == "general"
-    task_rows = config.general.task_rows if general else config.distill.task_rows if distills(config) else 0
+    task_rows = config.general.task_rows if general else config.distill.task_rows if config.distills else 0
     if config.source.name != "embedded" or config.task.files:
         return source_identity(config.task, config.source, Path(config.runs_dir) / ".cache", task_rows)
     found = {key: value for key, value in asdict(config.source).items() if value is not None}

@@ -1,24 +1,16 @@
-"""Causal language modelling: the module that SpikeGPT and GPT-2 are pretrained with, and SpikeGPT's stage."""
+"""Causal language modelling: the module that SpikeGPT and GPT-2 are pretrained with."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
 
 import torch
-from rich.console import Console
-from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F
 
-from spikelm.catalog.kinds import named
-from spikelm.config.schema import Config
 from spikelm.data.batches.by_step import Batch
-from spikelm.models.bert import bert_config, encoder_kind, spiking_if_asked
 from spikelm.training.devices.ranks import summed
 from spikelm.training.modules import StageModule
-from spikelm.training.stage import Stage, unlabelled_stage
 
 
 def next_token_losses(logits: Tensor, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -29,7 +21,7 @@ def next_token_losses(logits: Tensor, ids: Tensor, mask: Tensor) -> tuple[Tensor
 
 
 def max_logit_loss(logits: Tensor, weight: float) -> Tensor:
-    """(weight / 2) mean over tokens of the largest logit's square: RWKV's pull on logits that grow (facts 2.22)."""
+    """(weight / 2) mean over tokens of the largest logit's square: RWKV's pull on logits that grow."""
     return weight / 2 * logits.float().amax(-1).square().mean()
 
 
@@ -62,14 +54,3 @@ class CausalModule(StageModule):
         total, right, tokens = summed(self._seen).tolist()
         loss = total / tokens
         self.scores = {"loss": loss, "perplexity": math.exp(min(loss, 700)), "accuracy": 100 * right / tokens}
-
-
-def pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
-    """A SpikeGPT from scratch on the project's text."""
-
-    def module(tokenizer: Tokenizer, total: int) -> StageModule:
-        settings = bert_config(config.backbone, tokenizer.get_vocab_size())
-        model = named(encoder_kind(config.backbone).pretraining)(settings)
-        return CausalModule(spiking_if_asked(model, config), config.pretrain, total, config.seed)
-
-    return unlabelled_stage(config, console, module)

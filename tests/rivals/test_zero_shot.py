@@ -11,7 +11,7 @@ import torch
 from scipy.special import log_softmax
 
 from spikelm.catalog.checkpoint_files import read_sizes
-from spikelm.catalog.seq2seq_energy import causal_terms
+from spikelm.catalog.energy import causal_terms
 from spikelm.config.compose import load_config
 from spikelm.data.batches.causal_blocks import CausalBatches
 from spikelm.data.sources.rows import Text

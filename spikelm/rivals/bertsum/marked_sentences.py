@@ -12,15 +12,10 @@ from tokenizers import AddedToken, Tokenizer
 from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
 from spikelm.data.sources.rows import Text
 from spikelm.data.tokens.bpe import PairTokenizer
+from spikelm.data.tokens.sentences import sentences
 from spikelm.data.tokens.tokenizer import load_tokenizer
 
 BOS, EOS, LINE = "[unused0]", "[unused1]", "[unused2]"  # pieces that a BERT has never used, as BERTSUM takes them
-SENTENCE = re.compile(r"(?<=[.!?])\s+|\s*\n\s*")
-
-
-def sentences(text: str) -> list[str]:
-    """A text cut after full stops, exclamation and question marks, and at line ends."""
-    return [part for part in SENTENCE.split(text.strip()) if part]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""ELMo's bidirectional language model (facts 2.9): characters to words to two stacks of LSTMs that never meet.
+"""ELMo's bidirectional language model: characters to words to two stacks of LSTMs that never meet.
 
 forward:  p(t_k | t_1 .. t_{k-1})    backward: p(t_k | t_{k+1} .. t_n), one softmax for both
 The original clips cells and projections at 3 and takes a sampled softmax over 800k words; here there is no clipping
@@ -17,12 +17,14 @@ from torch.nn import functional as F
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
+from spikelm.data.batches.by_step import reversed_rows
+
 PAD, FIRST, START, END = 0, 1, 257, 258  # of a character: none, the byte 0, the ends of a word
 CHARACTERS = 259
 
 
 class BiLMConfig(PreTrainedConfig):
-    """Sizes of the biLM; those of the task's model are beside them (`models/elmo.py`)."""
+    """Sizes of the biLM; those of the task's model (elmo.py) are beside them."""
 
     model_type = "elmo"
 
@@ -77,14 +79,6 @@ class CharacterEncoder(nn.Module):
             gate = gate.sigmoid()
             found = gate * found + (1 - gate) * candidate.relu()
         return self.projection(found)[places]
-
-
-def reversed_rows(x: Tensor, mask: Tensor) -> Tensor:
-    """Each row's real tokens in reverse, padding where it was; twice is the row itself. x: (B, n) or (B, n, D)."""
-    lengths = mask.sum(1, keepdim=True)
-    order = torch.arange(x.shape[1], device=x.device)
-    order = torch.where(order < lengths, lengths - 1 - order, order)  # (B, n)
-    return x.gather(1, order.view(*order.shape, *[1] * (x.dim() - 2)).expand_as(x))
 
 
 class DirectedStack(nn.Module):

@@ -1,4 +1,4 @@
-"""ELMo on a task (facts 2.9): a frozen biLM, a learned mix of its layers, a BiLSTM of the task's own, max-pooling.
+"""ELMo on a task: a frozen biLM, a learned mix of its layers, a BiLSTM of the task's own, max-pooling.
 
 elmo_k = gamma * sum_j softmax(w)_j h_kj
 one sentence: u -> MLP; two: [u; v; |u - v|; u * v] -> MLP

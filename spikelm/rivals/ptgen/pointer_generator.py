@@ -1,4 +1,4 @@
-"""The pointer-generator (facts 2.18): a biLSTM reads, an LSTM writes words of its vocabulary or of what was read.
+"""The pointer-generator: a biLSTM reads, an LSTM writes words of its vocabulary or of what was read.
 
 e_i = v^T tanh(W_h h_i + W_s s_t + w_c c_i + b),  a = softmax(e),  p = sigmoid(w_h ctx + w_s s_t + w_x x_t + b)
 P(w) = p P_vocab(w) + (1 - p) sum_{i: w_i = w} a_i,  over the vocabulary and the rare words of the batch's sources
@@ -42,7 +42,7 @@ class PointerConfig(PreTrainedConfig):
 
 @dataclass
 class PointerEncoding(ModelOutput):
-    """What was read, a row a source, so that beams can be made of it."""
+    """What was read, one row per source, so that beams can be made of it."""
 
     last_hidden_state: Any = None  # (B, n, 2H)
     features: Any = None  # W_h h_i

@@ -1,4 +1,4 @@
-"""The student of SpikeBERT (facts 2.10): Spikformer blocks over words alone, no positions and, as released, no mask.
+"""The student of SpikeBERT: Spikformer blocks over words alone, no positions and, as released, no mask.
 
     x = x + N(LN(Wo N'((q k') v / 8)));  q, k, v = N(LN(W x))        N' has half the threshold
     x = x + N(LN(W2 N(LN(W1 x))))
@@ -17,8 +17,11 @@ from transformers import BertConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
 from transformers.models.bert.modeling_bert import BertLayer, BertSelfAttention
 
-from spikelm.neurons.kernels.heaviside import Heaviside
-from spikelm.rivals.spikingformer.membrane_bert import norm_after_linears
+from spikelm.catalog.kinds import Kind
+from spikelm.models.architecture import Architecture
+from spikelm.rivals.normed_layers import norm_after_linears
+from spikelm.rivals.word_spikes import WordEmbeddings
+from spikelm.training.encoders import fine_tuning, general
 
 SCALE = 0.125  # of the attention, whatever the width of a head
 
@@ -73,19 +76,6 @@ class SpikformerEncoder(nn.Module):
             hidden_states = layer(hidden_states, attention_mask)
             states.append(hidden_states)
         return BaseModelOutput(last_hidden_state=self.norm(hidden_states), hidden_states=tuple(states))
-
-
-class WordEmbeddings(nn.Module):
-    """Words as the signs of their embeddings; neither positions nor segments."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.spike_out = Heaviside()
-        self.spike_out.site = "embeddings.words"
-
-    def forward(self, input_ids: Tensor) -> Tensor:
-        return self.spike_out(self.word_embeddings(input_ids)[None])[0]
 
 
 class SpikformerModel(PreTrainedModel):
@@ -151,3 +141,14 @@ class SpikformerForSequenceClassification(PreTrainedModel):
         else:
             pooled = torch.mean(states, 1)
         return SequenceClassifierOutput(logits=self.classifier(pooled), hidden_states=found.hidden_states)
+
+
+def architecture(kind: Kind) -> Architecture:
+    """A student of BERT: general distillation without labels, then a task with its teacher beside it."""
+    return Architecture(
+        config=SpikformerConfig,
+        encoder=SpikformerModel,
+        classifier=SpikformerForSequenceClassification,
+        general=general,
+        fine_tuning=fine_tuning,
+    )

@@ -1,4 +1,4 @@
-"""RWKV's weighted mean of past values, channel by channel (facts 2.22):
+"""RWKV's weighted mean of past values, channel by channel:
 
     y_t = (sum_{i<t} e^{-(t-1-i) w + k_i} v_i + e^{u + k_t} v_t) / (the same with v = 1)
 
