@@ -246,7 +246,7 @@ def _generator(config: Config, text: Text, tokenizer: PairTokenizer, console: Co
         for name, suffix in task.splits.items()
     ]
     return Generator(
-        kind=task.name.partition("/")[0],
+        metrics=task.metrics,
         splits=splits,
         options=generate_options(task.generate),
         decode=lambda ids: tokenizer.decode([ids])[0],

@@ -76,16 +76,16 @@ def guesses(task: str, rows: Sequence[dict[str, str]]) -> dict[str, list[str]]:
 
 def report(task: str, seed: int = 0) -> dict[str, dict[str, float]]:
     """Scores on the validation split by baseline."""
-    from spikelm.measure.text_metrics import text_metrics
+    from spikelm.measure.text_metrics import ROUGE, text_metrics
 
     splits = seq2seq(task, seed, {"train": 400, "test": 0})
     rows = splits["validation"]
     target = list(rows[0])[1]
     references = [row[target] for row in rows]
-    kind = "sum" if task in SENTENCES else "mt"
+    names = ROUGE if task in SENTENCES else ("bleu", "chrf")
     # A target of the training rows, whatever the source: what a model has that knows how targets look.
     found = {**guesses(task, rows), "another's": [row[target] for row in splits["train"]]}
-    return {name: text_metrics(kind, texts, references)[0] for name, texts in found.items()}
+    return {name: text_metrics(names, texts, references)[0] for name, texts in found.items()}
 
 
 def main() -> None:

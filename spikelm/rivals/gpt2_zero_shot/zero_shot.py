@@ -116,7 +116,7 @@ def text_pairs(config: Config, needed: Mapping[str, Path], console: Console) -> 
             "eos_token_id": tokenizer.eos,
         }
         prompts = PromptGenerator(
-            generator.kind,
+            generator.metrics,
             generator.splits,
             options,
             generator.decode,
