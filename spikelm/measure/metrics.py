@@ -85,7 +85,7 @@ def update_metrics(metrics: MetricCollection, logits: Tensor, labels: Tensor) ->
     """Add one batch: logits (B, num_labels) or (B,), labels (B,) without hidden (negative) ones."""
     if not torch.isfinite(logits).all():
         raise TrainingError("the model's outputs are not finite", "lower the learning rate of the stage (lr)")
-    if any("regression" in METRICS[name].tasks for name in metrics):
+    if any("regression" in METRICS[str(name)].tasks for name in metrics):
         # double: float32 sums lose the variance of nearly constant predictions
         metrics.update(logits.detach().double().view(-1), labels.double().view(-1))
         return

@@ -72,7 +72,7 @@ class StageModule(L.LightningModule):
 
 
 class PretrainModule(StageModule):
-    """Loss = cross entropy of the masked tokens + cross entropy of the next sentence, 1:1 (facts section 1)."""
+    """Loss = cross entropy of the masked tokens + cross entropy of the next sentence, 1:1."""
 
     def losses(self, batch: Batch, states: bool = False) -> dict[str, Any]:
         """Both losses and how much was right; the vocabulary's matmul runs on masked positions only.

@@ -72,7 +72,8 @@ class GeneralModule(StageModule):
         self.by_rows = settings.reduction == "rows"
         unseen = (model.encoder.norm,) if hasattr(model, "transforms") else (model.embeddings, model.pooler)
         for part in unseen:  # by any loss, or equal in both
-            part.requires_grad_(False)
+            if part is not None:
+                part.requires_grad_(False)
 
     def losses(self, batch: Batch) -> tuple[list[Tensor], Tensor]:
         """The loss of each layer, and the cosine of the two models' mean states, sentence by sentence."""
@@ -124,46 +125,47 @@ class StudentModule(GlueModule):
         self.projections = {name: Projections(model, rounded=name == "scores") for name, on in looked.items() if on}
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        settings, mask = self.settings, batch["attention_mask"]
-        clean = batch["labels"] >= 0 if settings.task_rows else None  # not-a-number is not, either
-        if settings.noise:
-            ids, unchanged = perturb(batch["input_ids"], mask, settings.noise)
-            batch = {**batch, "input_ids": ids}
-            clean = unchanged if clean is None else clean & unchanged
+        settings = self.settings
+        batch, clean = self.noisy(batch)
         goal = self.teacher(batch)
         found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(settings.attention > 0))
         logits = found.logits.float()
-        rows = batch.get("row_share", 1.0)  # of several devices
-        progress = self.global_step / self.total
-        if progress < settings.first:
-            return self.with_layers(logits.sum() * 0.0, found, goal, batch, progress)
+        if self.progress < settings.first:  # from the layers alone
+            return self.with_layers(logits.sum() * 0.0, found, goal, batch)
         loss = settings.labels * self.clean_loss(logits, batch, clean)
         if settings.logits:
             answers = logits_loss(logits, goal.logits.float(), settings.temperature, settings.logits_loss)
+            rows = batch.get("row_share", 1.0)  # of several devices
             loss = loss + settings.logits * rows * answers
-        return loss if settings.first else self.with_layers(loss, found, goal, batch, progress)
+        return loss if settings.first else self.with_layers(loss, found, goal, batch)
 
-    def with_layers(self, loss: Tensor, found: Any, goal: Any, batch: Batch, progress: float) -> Tensor:
-        """The loss with what is learned from the teacher's layers: its states, maps, scores, relations and words."""
+    @property
+    def progress(self) -> float:
+        """The share of the steps that are done."""
+        return self.global_step / self.total
+
+    def noisy(self, batch: Batch) -> tuple[Batch, Tensor | None]:
+        """The batch with the noise asked for, and which of its rows may learn from their label; None: all."""
+        settings = self.settings
+        clean = batch["labels"] >= 0 if settings.task_rows else None  # not-a-number is not, either
+        if settings.noise:
+            ids, unchanged = perturb(batch["input_ids"], batch["attention_mask"], settings.noise)
+            batch = {**batch, "input_ids": ids}
+            clean = unchanged if clean is None else clean & unchanged
+        return batch, clean
+
+    def with_layers(self, loss: Tensor, found: Any, goal: Any, batch: Batch) -> Tensor:
+        """The loss with what is learned from the teacher's layers: its states, maps, words, scores and relations."""
         settings, mask, tokens = self.settings, batch["attention_mask"], batch.get("token_share", 1.0)
-        layers = layer_weights(settings, len(found.hidden_states) - 1, progress)
+        layers = layer_weights(settings, len(found.hidden_states) - 1, self.progress)
+        teacher: Any = self.teacher
         if settings.hidden:
-            first = 0 if settings.embeddings else 1
-            ours, theirs = found.hidden_states[first:], goal.hidden_states[first:]
-            if settings.relations:  # BiBERT matches directions here too
-                real = mask[..., None]
-                states = [direction_loss(s * real, t * real) for s, t in zip(ours, theirs, strict=True)]
-            else:
-                states = hidden_losses(ours, theirs, imitated(self.model, mask), settings.scaled)
-            by_rows = settings.reduction == "rows"
-            whole = representation_loss(states, len(mask)) if by_rows else self.over_layers(states, layers)
-            loss = loss + settings.hidden * tokens * whole
+            loss = loss + settings.hidden * tokens * self.states_loss(found, goal, mask, layers)
         if settings.attention:
             maps = attention_losses(found.attentions, goal.attentions, mask)
             loss = loss + settings.attention * tokens * weighted(maps, layers)
-        teacher: Any = self.teacher
         if settings.words:
-            words, goals = (one.get_input_embeddings().weight for one in (self.model, teacher.model))
+            words, goals = (model.get_input_embeddings().weight for model in (self.model, teacher.model))
             loss = loss + settings.words * embedding_loss(words, goals)
         if settings.scores:
             scores = score_losses(self.projections["scores"].scores(), teacher.projections.scores(), mask)
@@ -172,6 +174,20 @@ class StudentModule(GlueModule):
             ours, theirs = self.projections["relations"].relations(), teacher.projections.relations()
             loss = loss + settings.relations * tokens * torch.stack(relation_losses(ours, theirs, mask)).sum()
         return loss
+
+    def states_loss(self, found: Any, goal: Any, mask: Tensor, layers: Sequence[float]) -> Tensor:
+        """The loss of the hidden states, with the embeddings' output where it is asked for."""
+        settings = self.settings
+        first = 0 if settings.embeddings else 1
+        ours, theirs = found.hidden_states[first:], goal.hidden_states[first:]
+        if settings.relations:  # BiBERT matches directions here too
+            real = mask[..., None]
+            states = [direction_loss(s * real, t * real) for s, t in zip(ours, theirs, strict=True)]
+        else:
+            states = hidden_losses(ours, theirs, imitated(self.model, mask), settings.scaled)
+        if settings.reduction == "rows":
+            return representation_loss(states, len(mask))
+        return self.over_layers(states, layers)
 
     def over_layers(self, losses: Sequence[Tensor], layers: Sequence[float]) -> Tensor:
         """The sum over the layers, or their weighted mean; the embeddings' share is that of the first layer."""
@@ -190,7 +206,7 @@ class StudentModule(GlueModule):
 
 
 class ImitatingPretrainModule(PretrainModule):
-    """Loss = MLM + NSP + mean of |s - t|^2 over embeddings and layers + soft cross entropy of NSP (facts 2.8)."""
+    """Loss = MLM + NSP + mean of |s - t|^2 over embeddings and layers + soft cross entropy of NSP, as BiPFT has it."""
 
     def __init__(self, model: nn.Module, teacher: Teacher, stage: StageConfig, total: int, seed: int) -> None:
         super().__init__(model, stage, total, seed)
