@@ -49,12 +49,22 @@ class Kind:
     weights: str = ""  # model_type of the weights that it can start from (backbone.path); empty: none
     starts: str = ""  # the kind that is pretrained before a task with text pairs; empty: none
     next_sentence: bool = False  # pretraining predicts the next sentence beside the masked words
+    positions_after_pad: bool = False  # the first token's position is the padding's id + 1, so that many are never used
     seq2seq: bool = False  # an encoder-decoder whose matmuls are counted as BART's
     decoder: bool = False  # has backbone.decoder_layers
     untrained: bool = False  # fine-tuning may have no steps
     parameters: Parameters | None = None  # None: known when the model is built
     plain: Matmuls | None = None  # matmuls of the plain model; None: they depend on more than one length
     spiking: Matmuls | None = None  # of the spiking model, where they are others
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it is an encoder of transformers."""
+        return bool(self.transformers) and not self.seq2seq
+
+    def unused_positions(self, pad: int) -> int:
+        """Rows of the table of positions that no token uses, with padding of an id."""
+        return pad + 1 if self.positions_after_pad else 0
 
 
 _POSITIVE = Rule(above=0)

@@ -20,6 +20,7 @@ from spikelm.neurons.amplitude import ALPHA_FLOOR
 from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.lif import LIF
 from spikelm.spiking import neurons
+from spikelm.spiking.sites import ARCHITECTURES, BERT
 
 #: of a config: what an exported model has no use for
 LEFT_OUT = ("spikelm", "architectures", "model_type", "transformers_version", "dtype", "_name_or_path")
@@ -30,8 +31,11 @@ def refuse(model: Any) -> None:
     config = model.config
     spec = getattr(config, "spikelm", None) or {}
     kind = type(model).__name__
-    if config.model_type != "bert" or not kind.endswith("ForSequenceClassification"):
-        raise ConfigError(f"{kind} cannot be exported: only classifiers made of BERT can", "a run of task=glue/...")
+    if ARCHITECTURES.get(config.model_type) != (BERT,) or not kind.endswith("ForSequenceClassification"):
+        raise ConfigError(
+            f"{kind} cannot be exported: only classifiers made of BERT or of an encoder built like it can",
+            "a run of task=glue/...",
+        )
     if spec.get("weights"):
         raise ConfigError("low-bit weights cannot be exported: they are merged with no amplitude", "weights=none")
     if not spec.get("neuron"):
@@ -56,17 +60,19 @@ def export(model: Any, precision: str = "fp32") -> ExportedBertForSequenceClassi
     saved = {key: value for key, value in model.config.to_dict().items() if key not in LEFT_OUT}
     config = ExportedBertConfig(
         **saved,
+        plain=type(model).__name__.removeprefix("Spiking"),
         time_steps=first.T,
         heights=1 if uniform else first.T,
         rule=asdict(first.rule),
         precision=precision,
     )
     made = ExportedBertForSequenceClassification(config).to(model.dtype).eval()
-    bert = model.bert
-    made.embeddings.load_state_dict(bert.embeddings.state_dict())
-    made.pooler.load_state_dict(bert.pooler.state_dict())
+    base = model.base_model
+    made.embeddings.load_state_dict(base.embeddings.state_dict())
+    if made.pooler is not None:
+        made.pooler.load_state_dict(base.pooler.state_dict())
     made.classifier.load_state_dict(model.classifier.state_dict())
-    for ours, theirs in zip(made.layers, bert.encoder.layer, strict=True):
+    for ours, theirs in zip(made.layers, base.get_submodule(BERT.prefix), strict=True):
         _fill(ours, theirs, uniform)  # type: ignore[arg-type]
     return made
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig
 from transformers.activations import ACT2FN
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.models.bert.modeling_bert import BertEmbeddings, BertPooler, BertPreTrainedModel
+from transformers.models.bert.modeling_bert import BertPreTrainedModel
 
 from spikelm.errors import ConfigError
 from spikelm.export.linears import SpikeLinear
@@ -32,6 +33,14 @@ class ExportedBertConfig(BertConfig):
     heights: int = 1  # 1: all steps' spikes have one height; else one a step
     rule: dict[str, Any] | None = None
     precision: str = "fp32"
+    plain: str = "BertForSequenceClassification"  # the class of transformers that it was trained as
+
+
+def frame_of(config: ExportedBertConfig) -> Any:
+    """The plain classifier without its layers: embeddings, pooler where it has one, and head."""
+    cls = getattr(transformers, config.plain)
+    settings = {key: value for key, value in config.to_dict().items() if key != "model_type"}
+    return cls(cls.config_class(**{**settings, "num_hidden_layers": 0}))
 
 
 class ExportedLayer(nn.Module):
@@ -90,10 +99,11 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
         super().__init__(config)
         if config.rule is None:
             raise ConfigError("this config says nothing of neurons", "spikelm-export RUN writes one that does")
-        self.embeddings = BertEmbeddings(config)
+        frame = frame_of(config)
+        self.embeddings = frame.base_model.embeddings
         self.layers = nn.ModuleList(ExportedLayer(config) for _ in range(config.num_hidden_layers))
-        self.pooler = BertPooler(config)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels or 1)
+        self.pooler = frame.base_model.pooler
+        self.classifier = frame.classifier  # on the pooled first token, or on all tokens where there is no pooler
         self.post_init()
         self.requires_grad_(False)
 
@@ -107,7 +117,9 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        x = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
+        x = self.embeddings(
+            input_ids=input_ids, token_type_ids=token_type_ids, position_ids=position_ids, inputs_embeds=inputs_embeds
+        )
         batch, length, hidden = x.shape
         T = self.config.time_steps
         mask = None
@@ -118,7 +130,8 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
             x = layer(x, mask, batch)
         if T > 1:
             x = x.mean(0)
-        pooled = self.pooler(x.view(batch, length, hidden))
+        states = x.view(batch, length, hidden)
+        pooled = states if self.pooler is None else self.pooler(states)
         return SequenceClassifierOutput(logits=self.classifier(pooled))
 
 

@@ -12,6 +12,7 @@ from torch import nn
 from transformers import BertConfig
 
 from spikelm.catalog.checkpoint_files import backbone_folder
+from spikelm.catalog.kinds import kind_of
 from spikelm.config.schema import SAID, BackboneConfig, Config
 from spikelm.errors import CheckpointError
 from spikelm.models.architecture import encoder_of
@@ -21,18 +22,19 @@ from spikelm.spiking.mlm_head import apply_transform_act
 
 def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> BertConfig:
     """transformers' config of a BERT or of an architecture of its sizes; hidden_act is the FFN's."""
+    pad = 0  # of every tokenizer that is trained here
     sizes = {
         "vocab_size": vocab,
         "hidden_size": backbone.hidden,
         "num_hidden_layers": backbone.layers,
         "num_attention_heads": backbone.heads,
         "intermediate_size": backbone.intermediate,
-        "max_position_embeddings": backbone.positions,
+        "max_position_embeddings": backbone.positions + kind_of(backbone).unused_positions(pad),
         "hidden_act": backbone.activation,
         "hidden_dropout_prob": backbone.dropout,
         "attention_probs_dropout_prob": backbone.attention_dropout,
         "initializer_range": backbone.init,
-        "pad_token_id": 0,
+        "pad_token_id": pad,
         "num_labels": num_labels,
     }
     settings: BertConfig = encoder_of(backbone).config(**{**sizes, **backbone.options})

@@ -12,8 +12,9 @@ import transformers
 from rich.console import Console
 from tokenizers import Tokenizer
 
-from spikelm.catalog.kinds import Kind
+from spikelm.catalog.kinds import Kind, kind_of
 from spikelm.config.schema import Config
+from spikelm.data.batches.masked_blocks import MaskedBatches
 from spikelm.data.batches.mlm_nsp import PretrainingBatches
 from spikelm.data.tokens.encode import Encoded
 from spikelm.models.architecture import Architecture
@@ -29,19 +30,19 @@ from spikelm.models.teachers import (
 )
 from spikelm.training.distill.students import GeneralModule, ImitatingPretrainModule, StudentModule, Teacher
 from spikelm.training.distill.teacher_cache import CachedTeacher
-from spikelm.training.modules import GlueModule, PretrainModule, StageModule
+from spikelm.training.modules import GlueModule, MaskedModule, PretrainModule, StageModule
 from spikelm.training.stage import Stage, cache_of, fine_tuning_stage, unlabelled_stage
 
 
 def architecture(kind: Kind) -> Architecture:
     """An encoder of transformers, by what the names of its classes begin with."""
-    name = kind.transformers
+    name, heads = kind.transformers, "PreTraining" if kind.next_sentence else "MaskedLM"
     return Architecture(
         config=getattr(transformers, f"{name}Config"),
         encoder=getattr(transformers, f"{name}Model"),
-        pretrainer=getattr(transformers, f"{name}ForPreTraining"),
+        pretrainer=getattr(transformers, f"{name}For{heads}"),
         classifier=getattr(transformers, f"{name}ForSequenceClassification"),
-        batches=PretrainingBatches,
+        batches=PretrainingBatches if kind.next_sentence else MaskedBatches,
         pretraining=pretraining,
         general=general,
         fine_tuning=fine_tuning,
@@ -54,7 +55,8 @@ def pretraining(config: Config, needed: Mapping[str, Path], console: Console) ->
     def module(tokenizer: Tokenizer, total: int) -> StageModule:
         training = (config.pretrain, total, config.seed)
         if "teacher" not in needed:
-            return PretrainModule(build_pretraining_model(config, tokenizer.get_vocab_size()), *training)
+            make = PretrainModule if kind_of(config.backbone).next_sentence else MaskedModule
+            return make(build_pretraining_model(config, tokenizer.get_vocab_size()), *training)
         student, teacher = (load_pretraining(config, needed["teacher"] / "model", plain) for plain in (False, True))
         return ImitatingPretrainModule(student, Teacher(teacher, dropout=config.distill.dropout), *training)
 

@@ -71,6 +71,32 @@ class StageModule(L.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
+class MaskedModule(StageModule):
+    """Loss = cross entropy of the masked tokens alone, as RoBERTa is pretrained."""
+
+    def sums(self, batch: Batch) -> Tensor:
+        """The sum of the masked tokens' losses, how many of them are right, and how many there are."""
+        chosen = batch["labels"] != IGNORED
+        targets = batch["labels"][chosen]
+        words = self.model(**{name: batch[name] for name in INPUTS}).logits[chosen].float()
+        right = (words.argmax(-1) == targets).sum()
+        return torch.stack([F.cross_entropy(words, targets, reduction="sum"), right.float(), chosen.sum().float()])
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        loss, _, count = self.sums(batch)
+        return loss / count.clamp_min(1) * batch.get("word_share", 1.0)
+
+    def on_validation_epoch_start(self) -> None:
+        self._seen = torch.zeros(3, dtype=torch.float64, device=self.device)
+
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._seen += self.sums(batch).double()
+
+    def on_validation_epoch_end(self) -> None:
+        loss, right, words = summed(self._seen).tolist()
+        self.scores = {"loss": loss / words, "mlm_loss": loss / words, "mlm_accuracy": 100 * right / words}
+
+
 class PretrainModule(StageModule):
     """Loss = cross entropy of the masked tokens + cross entropy of the next sentence, 1:1."""
 
@@ -79,7 +105,7 @@ class PretrainModule(StageModule):
 
         With `states` also the hidden states and the next sentence's logits.
         """
-        output = self.model.bert(**{name: batch[name] for name in INPUTS}, output_hidden_states=states)
+        output = self.model.base_model(**{name: batch[name] for name in INPUTS}, output_hidden_states=states)
         chosen = batch["labels"] != IGNORED
         targets = batch["labels"][chosen]
         words = self.model.cls.predictions(output.last_hidden_state[chosen])

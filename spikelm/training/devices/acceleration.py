@@ -12,7 +12,7 @@ from spikelm.config.schema import TrainerConfig
 from spikelm.errors import ConfigError
 from spikelm.neurons.kernels.compiled import RECOMPILE, can_compile
 from spikelm.spiking import neurons
-from spikelm.spiking.sites import ARCHITECTURES
+from spikelm.spiking.sites import ARCHITECTURES, BERT
 
 
 @contextmanager
@@ -40,11 +40,11 @@ def accelerated(model: Any, config: TrainerConfig) -> Iterator[None]:
 
 
 def blocks(model: Any) -> list[nn.Module]:
-    """The equal blocks of a BERT, which are what is compiled of a model: one graph for all of them."""
-    if model.config.model_type != "bert":
-        raise ConfigError(f"trainer.compile=model is for a BERT, not for {model.config.model_type}", "compile=neurons")
-    base = model.base_model
-    return [block for stack in ARCHITECTURES["bert"] for block in base.get_submodule(stack.prefix)]
+    """The equal blocks of a BERT, or of a model built like it, which are what is compiled: one graph for all."""
+    kind = model.config.model_type
+    if ARCHITECTURES.get(kind) != (BERT,):
+        raise ConfigError(f"trainer.compile=model is for a BERT, not for {kind}", "compile=neurons")
+    return list(model.base_model.get_submodule(BERT.prefix))
 
 
 def _checkpoint(model: Any) -> None:
