@@ -17,6 +17,7 @@ from spikelm.catalog.parameters import (
     bart_parameters,
     bert_parameters,
     mbart_parameters,
+    roberta_parameters,
     rwkv_parameters,
     spikformer_parameters,
     spikingformer_parameters,
@@ -78,6 +79,15 @@ KINDS = {
         weights="bert",
         next_sentence=True,
         parameters=bert_parameters,
+        plain=encoder_terms,
+    ),
+    "roberta": Kind(
+        "RoBERTa",
+        transformers="Roberta",
+        tasks=(*LABELLED, *UNLABELLED),
+        weights="roberta",
+        positions_after_pad=True,
+        parameters=roberta_parameters,
         plain=encoder_terms,
     ),
     "bart": Kind(

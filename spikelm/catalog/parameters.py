@@ -15,6 +15,14 @@ def bert_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
     return embeddings + size.layers * layer + pooler + heads
 
 
+def roberta_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
+    """BERT without pooler and next sentence, one position more (the padding's), and a head of two linears."""
+    h = size.hidden
+    body = bert_parameters(size, False, 0) - (h * h + h) + h
+    heads = h * h + h + (2 * h + size.vocab if pretraining else h * num_labels + num_labels)
+    return body + heads
+
+
 def bart_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
     """BART with its tied head."""
     h, i = size.hidden, size.intermediate
