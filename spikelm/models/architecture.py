@@ -44,15 +44,15 @@ class Architecture:
 
 def architecture_of(backbone: BackboneConfig) -> Architecture:
     """The architecture of a backbone."""
-    found: Architecture = kinds.architecture(backbone.kind)
-    return found
+    architecture: Architecture = kinds.architecture(backbone.kind)
+    return architecture
 
 
 def encoder_of(backbone: BackboneConfig) -> Architecture:
     """The architecture of a backbone that has BERT's sizes: an encoder, and no encoder-decoder."""
-    found = architecture_of(backbone)
-    if found.config is None or found.generator is not None:
+    architecture = architecture_of(backbone)
+    if architecture.config is None or architecture.generator is not None:
         raise ConfigError(
             f"this task needs a BERT; backbone={backbone.name} is a {backbone.kind}", "backbone=bert_mini"
         )
-    return found
+    return architecture

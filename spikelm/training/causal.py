@@ -16,8 +16,8 @@ from spikelm.training.modules import StageModule
 def next_token_losses(logits: Tensor, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Sum over the real tokens but the first of -log p(token | those before), and how many are the likeliest."""
     real = mask[:, 1:].bool()
-    found, wanted = logits[:, :-1][real].float(), ids[:, 1:][real]
-    return F.cross_entropy(found, wanted, reduction="sum"), (found.argmax(-1) == wanted).sum()
+    predicted, wanted = logits[:, :-1][real].float(), ids[:, 1:][real]
+    return F.cross_entropy(predicted, wanted, reduction="sum"), (predicted.argmax(-1) == wanted).sum()
 
 
 def max_logit_loss(logits: Tensor, weight: float) -> Tensor:
@@ -29,10 +29,10 @@ class CausalModule(StageModule):
     """Loss = mean cross entropy of the next token (+ a small weight on the largest logits, of RWKV)."""
 
     def logits(self, batch: Batch) -> Tensor:
-        found: Tensor = self.model(
+        logits: Tensor = self.model(
             input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False
         ).logits
-        return found
+        return logits
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         logits = self.logits(batch)

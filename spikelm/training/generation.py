@@ -91,18 +91,18 @@ class Generator:
 
     def scores(self) -> dict[str, float]:
         """The metrics of every split whose rows have all been generated; nothing before that."""
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         self.texts = gathered(self.texts)
         for split, texts in zip(self.splits, self.texts, strict=True):
             if len(texts) == len(split.references):
                 predictions = [texts[row] for row in range(len(texts))]
                 values, notes = text_metrics(self.metrics, predictions, split.references)
-                found |= {f"{name}{split.suffix}": value for name, value in values.items()}
+                scores |= {f"{name}{split.suffix}": value for name, value in values.items()}
                 # how a score is computed is the same for all splits, how many texts are empty is not
                 self.notes |= {
                     f"empty{split.suffix}" if name == "empty" else name: note for name, note in notes.items()
                 }
-        return found
+        return scores
 
     def samples(self) -> list[dict[str, str]]:
         """The first rows of the first split: what was read, what was expected, what was written."""

@@ -58,11 +58,11 @@ class StageModule(L.LightningModule):
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
         """As Lightning does it, but the norm is kept: clipped by an infinite one, a step changes nothing."""
-        found = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if not gradient_clip_val or not found or any(isinstance(one, DTensor) for one in found):
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if not gradient_clip_val or not gradients or any(isinstance(gradient, DTensor) for gradient in gradients):
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
             return
-        self.gradient_norm = nn.utils.get_total_norm(found)
+        self.gradient_norm = nn.utils.get_total_norm(gradients)
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
 
@@ -177,6 +177,6 @@ class GlueModule(StageModule):
     def on_validation_epoch_end(self) -> None:
         self.scores = {}
         for suffix, metrics in zip(self.splits.values(), self.metric_sets, strict=True):
-            found = compute_metrics(metrics)  # type: ignore[arg-type]
-            self.scores |= {f"{name}{suffix}": found[name] for name in self.task.metrics}
+            values = compute_metrics(metrics)  # type: ignore[arg-type]
+            self.scores |= {f"{name}{suffix}": values[name] for name in self.task.metrics}
             metrics.reset()  # type: ignore[operator]

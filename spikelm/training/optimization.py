@@ -78,8 +78,8 @@ def optimizer_and_schedule(model: Any, stage: StageConfig, total: int) -> tuple[
         inside = {id(parameter) for parameter in model.get_encoder().parameters()}
         halves = [[[p for p in g["params"] if (id(p) in inside) == e] for g in groups] for e in (False, True)]
         groups = [
-            {**group, "params": params, "lr": one.lr}
-            for one, half in zip((stage, apart), halves, strict=True)
+            {**group, "params": params, "lr": own.lr}
+            for own, half in zip((stage, apart), halves, strict=True)
             for group, params in zip(groups, half, strict=True)
         ]
         stages = [stage, stage, apart, apart]
@@ -89,4 +89,4 @@ def optimizer_and_schedule(model: Any, stage: StageConfig, total: int) -> tuple[
     else:
         first, second, eps = stage.adam or (0.9, 0.999, 1e-8)
         optimizer = AdamW(groups, lr=stage.lr, betas=(first, second), eps=eps)
-    return optimizer, LambdaLR(optimizer, [partial(learning_rate, one, total) for one in stages])
+    return optimizer, LambdaLR(optimizer, [partial(learning_rate, own, total) for own in stages])

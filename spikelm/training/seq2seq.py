@@ -81,9 +81,9 @@ class Seq2SeqModule(StageModule):
 
     def on_validation_epoch_end(self) -> None:
         loss, words = summed(self._seen).tolist()
-        found = self.generator.scores()
+        generated = self.generator.scores()
         names = [f"{name}{suffix}" for suffix in self.task.splits.values() for name in self.task.metrics]
-        self.scores = {name: found[name] for name in names if name in found} | {"loss": loss / words}
+        self.scores = {name: generated[name] for name in names if name in generated} | {"loss": loss / words}
 
 
 class Seq2SeqStudent(Seq2SeqModule):
@@ -100,19 +100,19 @@ class Seq2SeqStudent(Seq2SeqModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         settings = self.settings
         goal = self.teacher(batch)
-        found = self.model(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(settings))
+        output = self.model(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(settings))
         words = batch.get("label_share", 1.0)
-        loss = settings.labels * words * self.token_loss(found.logits, batch)
-        for weight, part, share in self.parts(found, goal, batch):
+        loss = settings.labels * words * self.token_loss(output.logits, batch)
+        for weight, part, share in self.parts(output, goal, batch):
             loss = loss + weight * part * batch.get(share, 1.0)
         return loss
 
-    def parts(self, found: Any, goal: Any, batch: Batch) -> list[tuple[float, Tensor, str]]:
+    def parts(self, output: Any, goal: Any, batch: Batch) -> list[tuple[float, Tensor, str]]:
         """Weight, loss and the share that weighs it on several devices, of what comes from the teacher."""
         settings, target = self.settings, batch["labels"] != IGNORED
         parts: list[tuple[float, Tensor, str]] = []
         if settings.logits:
-            ours, theirs = found.logits[target].float(), goal.logits[target].float()
+            ours, theirs = output.logits[target].float(), goal.logits[target].float()
             if settings.logits_loss == "mse":
                 parts.append((settings.logits, F.mse_loss(ours, theirs), "label_share"))
             else:
@@ -128,7 +128,7 @@ class Seq2SeqStudent(Seq2SeqModule):
         for weight, losses, name, mask, share in lists:
             if weight:
                 # the embeddings, first of the hidden states, are the teacher's at the start and trained like the rest
-                layers = losses(found[name], goal[name], mask)
+                layers = losses(output[name], goal[name], mask)
                 weights = layer_weights(settings, len(layers), self.global_step / self.total)
                 parts.append((weight, weighted(layers, weights), share))
         return parts

@@ -155,8 +155,8 @@ def _constant_scores(config: Config, encoded: Mapping[str, Encoded]) -> dict[str
     scores: dict[str, float] = {}
     for split, suffix in task.splits.items():
         labels = torch.from_numpy(encoded[split].labels)
-        found = constant_predictor(labels, task.metrics, max(1, len(task.labels)), task.kind == "regression")
-        scores |= {f"{name}{suffix}": found[name] for name in task.metrics}
+        constant = constant_predictor(labels, task.metrics, max(1, len(task.labels)), task.kind == "regression")
+        scores |= {f"{name}{suffix}": constant[name] for name in task.metrics}
     return scores
 
 

@@ -73,12 +73,12 @@ class CharacterEncoder(nn.Module):
         # A word is spelled out once, however often it is there.
         words, places = input_ids.unique(return_inverse=True)
         letters = self.embedding(self.spellings[words].long()).transpose(1, 2)  # (words, size, characters)
-        found = torch.cat([convolution(letters).amax(-1) for convolution in self.convolutions], dim=-1).relu()
+        features = torch.cat([convolution(letters).amax(-1) for convolution in self.convolutions], dim=-1).relu()
         for highway in self.highways:
-            candidate, gate = highway(found).chunk(2, dim=-1)
+            candidate, gate = highway(features).chunk(2, dim=-1)
             gate = gate.sigmoid()
-            found = gate * found + (1 - gate) * candidate.relu()
-        return self.projection(found)[places]
+            features = gate * features + (1 - gate) * candidate.relu()
+        return self.projection(features)[places]
 
 
 class DirectedStack(nn.Module):
@@ -94,12 +94,12 @@ class DirectedStack(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        found: list[Tensor] = []
+        states: list[Tensor] = []
         for number, layer in enumerate(self.layers):
             out, _ = layer(self.dropout(x))
             x = out + x if number else out
-            found.append(x)
-        return found
+            states.append(x)
+        return states
 
 
 @dataclass

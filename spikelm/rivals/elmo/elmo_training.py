@@ -63,9 +63,9 @@ class BiLMModule(StageModule):
         self._seen = torch.zeros(3, dtype=torch.float64, device=self.device)
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        found = self.model.losses(*single_sentences(batch))
-        sums = [found[name].double() * found["count"] for name in ("forward_loss", "backward_loss")]
-        self._seen += torch.stack([*sums, found["count"].double()])
+        losses = self.model.losses(*single_sentences(batch))
+        sums = [losses[name].double() * losses["count"] for name in ("forward_loss", "backward_loss")]
+        self._seen += torch.stack([*sums, losses["count"].double()])
 
     def on_validation_epoch_end(self) -> None:
         ahead, back, count = summed(self._seen).tolist()

@@ -64,9 +64,9 @@ class PromptGenerator(Generator):
         ids, mask = padded_left(batch["input_ids"], batch["attention_mask"])
         rows = batch["rows"].tolist()
         torch.manual_seed(step_seed(self.seed, split, f"sampling {rows}"))
-        made = model.generate(input_ids=ids, attention_mask=mask, **self.options)[:, ids.shape[1] :]
+        generated = model.generate(input_ids=ids, attention_mask=mask, **self.options)[:, ids.shape[1] :]
         end = self.options["pad_token_id"]
-        for row, source, tokens in zip(rows, batch["attention_mask"].sum(1).tolist(), made.tolist(), strict=True):
+        for row, source, tokens in zip(rows, batch["attention_mask"].sum(1).tolist(), generated.tolist(), strict=True):
             written = tokens[: tokens.index(end)] if end in tokens else tokens
             self.texts[split][row] = first_sentences(self.decode(written), self.kept)
             if split == 0:
@@ -80,9 +80,9 @@ class ZeroShotModule(Seq2SeqModule):
         self.generator.generate(self.model, batch, dataloader_idx)
 
     def on_validation_epoch_end(self) -> None:
-        found = self.generator.scores()
+        scores = self.generator.scores()
         names = [f"{name}{suffix}" for suffix in self.task.splits.values() for name in self.task.metrics]
-        self.scores = {name: found[name] for name in names if name in found}
+        self.scores = {name: scores[name] for name in names if name in scores}
 
 
 def pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:

@@ -14,7 +14,7 @@ from spikelm.data.sources.streams import Stream
 from spikelm.data.tokens.bpe import PairTokenizer, pair_tokenizer, texts_of
 from spikelm.data.tokens.tokenizer import trained_once
 
-#: a line's end is a word: highlights stay one a line
+#: a line's end is a word: highlights stay one per line
 SPECIAL_TOKENS: tuple[str, ...] = ("<s>", "<pad>", "</s>", "<unk>", "\n")
 REST = "<rest>"  # the first id that is not of the known vocabulary
 

@@ -37,7 +37,7 @@ class SpikformerConfig(BertConfig):
 
     @property
     def residual_spikes(self) -> int:
-        """The most spikes that the residual can have added up: the words' and two a layer."""
+        """The most spikes that the residual can have added up: the words' and two per layer."""
         return 2 * self.num_hidden_layers + 1
 
 
@@ -81,7 +81,7 @@ class SpikformerEncoder(nn.Module):
 class SpikformerModel(PreTrainedModel):
     """Words to states; with output_hidden_states also what is compared with the teacher's layers.
 
-    That is LN(W mean over time of block i), a transform a layer that only distillation needs.
+    That is LN(W mean over time of block i), one transform per layer, which only distillation needs.
     """
 
     config_class = SpikformerConfig
@@ -112,12 +112,12 @@ class SpikformerModel(PreTrainedModel):
         real = (
             attention_mask[:, None, None].to(words.dtype) if self.config.mask and attention_mask is not None else None
         )
-        found = self.encoder(words, attention_mask=real)
+        output = self.encoder(words, attention_mask=real)
         states = None
         if output_hidden_states:
-            blocks = zip(self.transforms, found.hidden_states, strict=True)
+            blocks = zip(self.transforms, output.hidden_states, strict=True)
             states = (words, *(transform(block) for transform, block in blocks))
-        return BaseModelOutput(last_hidden_state=found.last_hidden_state, hidden_states=states)
+        return BaseModelOutput(last_hidden_state=output.last_hidden_state, hidden_states=states)
 
 
 class SpikformerForSequenceClassification(PreTrainedModel):
@@ -133,14 +133,14 @@ class SpikformerForSequenceClassification(PreTrainedModel):
         self.post_init()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Any:
-        found = self.spikformer(input_ids, attention_mask, **kwargs)
-        states = found.last_hidden_state
+        output = self.spikformer(input_ids, attention_mask, **kwargs)
+        states = output.last_hidden_state
         if self.config.mask and attention_mask is not None:
             real = attention_mask[..., None].to(states.dtype)
             pooled = (states * real).sum(1) / real.sum(1)
         else:
             pooled = torch.mean(states, 1)
-        return SequenceClassifierOutput(logits=self.classifier(pooled), hidden_states=found.hidden_states)
+        return SequenceClassifierOutput(logits=self.classifier(pooled), hidden_states=output.hidden_states)
 
 
 def architecture(kind: Kind) -> Architecture:

@@ -20,12 +20,12 @@ def accelerated(model: Any, config: TrainerConfig) -> Iterator[None]:
     """Train inside; what is measured afterwards sees the model as it was, every product of it in sight."""
     spiking = list(neurons(model))
     compiled = config.compile != "off" and can_compile()
-    found = blocks(model) if compiled and config.compile == "model" else []
+    compiled_blocks = blocks(model) if compiled and config.compile == "model" else []
     if config.activation_checkpointing:
         _checkpoint(model)
     for neuron in spiking:
         neuron.compiled = compiled
-    for block in found:
+    for block in compiled_blocks:
         # the draws of dropout are torch's own, so that only rounding tells a compiled run from another
         block.compile(dynamic=True, fullgraph=True, options={"fallback_random": True}, **RECOMPILE)
     try:
@@ -33,7 +33,7 @@ def accelerated(model: Any, config: TrainerConfig) -> Iterator[None]:
     finally:
         for neuron in spiking:
             neuron.compiled = False
-        for block in found:
+        for block in compiled_blocks:
             block._compiled_call_impl = None
         if config.activation_checkpointing:
             model.gradient_checkpointing_disable()

@@ -23,8 +23,8 @@ def logits_loss(student: Tensor, teacher: Tensor, temperature: float, kind: str 
         goal = F.softmax(teacher / temperature, dim=-1)
         return -(goal * F.log_softmax(student / temperature, dim=-1)).mean()
     goal = F.log_softmax(teacher / temperature, dim=-1)
-    found = F.log_softmax(student / temperature, dim=-1)
-    return temperature**2 * F.kl_div(found, goal, reduction="batchmean", log_target=True)
+    log_student = F.log_softmax(student / temperature, dim=-1)
+    return temperature**2 * F.kl_div(log_student, goal, reduction="batchmean", log_target=True)
 
 
 def hidden_losses(

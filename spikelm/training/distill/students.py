@@ -78,10 +78,10 @@ class GeneralModule(StageModule):
     def losses(self, batch: Batch) -> tuple[list[Tensor], Tensor]:
         """The loss of each layer, and the cosine of the two models' mean states, sentence by sentence."""
         goal = self.teacher(batch)
-        found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(False))
+        output = self.model(**{name: batch[name] for name in INPUTS}, **wanted(False))
         mask = imitated(self.model, batch["attention_mask"])
-        layers = hidden_losses(found.hidden_states[1:], goal.hidden_states[1:], mask, scaled=not self.by_rows)
-        means = [(output.hidden_states[-1] * mask[..., None]).sum(1) for output in (found, goal)]
+        layers = hidden_losses(output.hidden_states[1:], goal.hidden_states[1:], mask, scaled=not self.by_rows)
+        means = [(states.hidden_states[-1] * mask[..., None]).sum(1) for states in (output, goal)]
         return layers, F.cosine_similarity(*means)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
@@ -128,16 +128,16 @@ class StudentModule(GlueModule):
         settings = self.settings
         batch, clean = self.noisy(batch)
         goal = self.teacher(batch)
-        found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(settings.attention > 0))
-        logits = found.logits.float()
+        output = self.model(**{name: batch[name] for name in INPUTS}, **wanted(settings.attention > 0))
+        logits = output.logits.float()
         if self.progress < settings.first:  # from the layers alone
-            return self.with_layers(logits.sum() * 0.0, found, goal, batch)
+            return self.with_layers(logits.sum() * 0.0, output, goal, batch)
         loss = settings.labels * self.clean_loss(logits, batch, clean)
         if settings.logits:
             answers = logits_loss(logits, goal.logits.float(), settings.temperature, settings.logits_loss)
             rows = batch.get("row_share", 1.0)  # of several devices
             loss = loss + settings.logits * rows * answers
-        return loss if settings.first else self.with_layers(loss, found, goal, batch)
+        return loss if settings.first else self.with_layers(loss, output, goal, batch)
 
     @property
     def progress(self) -> float:
@@ -154,15 +154,15 @@ class StudentModule(GlueModule):
             clean = unchanged if clean is None else clean & unchanged
         return batch, clean
 
-    def with_layers(self, loss: Tensor, found: Any, goal: Any, batch: Batch) -> Tensor:
+    def with_layers(self, loss: Tensor, output: Any, goal: Any, batch: Batch) -> Tensor:
         """The loss with what is learned from the teacher's layers: its states, maps, words, scores and relations."""
         settings, mask, tokens = self.settings, batch["attention_mask"], batch.get("token_share", 1.0)
-        layers = layer_weights(settings, len(found.hidden_states) - 1, self.progress)
+        layers = layer_weights(settings, len(output.hidden_states) - 1, self.progress)
         teacher: Any = self.teacher
         if settings.hidden:
-            loss = loss + settings.hidden * tokens * self.states_loss(found, goal, mask, layers)
+            loss = loss + settings.hidden * tokens * self.states_loss(output, goal, mask, layers)
         if settings.attention:
-            maps = attention_losses(found.attentions, goal.attentions, mask)
+            maps = attention_losses(output.attentions, goal.attentions, mask)
             loss = loss + settings.attention * tokens * weighted(maps, layers)
         if settings.words:
             words, goals = (model.get_input_embeddings().weight for model in (self.model, teacher.model))
@@ -175,11 +175,11 @@ class StudentModule(GlueModule):
             loss = loss + settings.relations * tokens * torch.stack(relation_losses(ours, theirs, mask)).sum()
         return loss
 
-    def states_loss(self, found: Any, goal: Any, mask: Tensor, layers: Sequence[float]) -> Tensor:
+    def states_loss(self, output: Any, goal: Any, mask: Tensor, layers: Sequence[float]) -> Tensor:
         """The loss of the hidden states, with the embeddings' output where it is asked for."""
         settings = self.settings
         first = 0 if settings.embeddings else 1
-        ours, theirs = found.hidden_states[first:], goal.hidden_states[first:]
+        ours, theirs = output.hidden_states[first:], goal.hidden_states[first:]
         if settings.relations:  # BiBERT matches directions here too
             real = mask[..., None]
             states = [direction_loss(s * real, t * real) for s, t in zip(ours, theirs, strict=True)]
