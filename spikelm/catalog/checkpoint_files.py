@@ -16,7 +16,8 @@ from spikelm.errors import ConfigError
 PACKAGE = "package:"  # package:NAME is the folder model/ of an installed package
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the latter is read by torch with weights_only
 TOKENIZERS = ("tokenizer*.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model")
-RECOGNISED = ("bert", "bart", "mbart")  # kinds that backbone=hf recognises by the config.json of the weights
+#: kinds that backbone=hf recognises by the config.json of the weights: those of transformers' own weights
+RECOGNISED = tuple(name for name, kind in KINDS.items() if kind.transformers and kind.weights == name)
 BERT_SIZES = {
     "layers": "num_hidden_layers",
     "hidden": "hidden_size",
@@ -42,8 +43,8 @@ GPT2_SIZES = {
     "positions": "n_positions",
     "vocab": "vocab_size",
 }
-#: model_type of the weights -> our name of a size -> its name in their config.json
-SIZES = {"bert": BERT_SIZES, "bart": SEQ2SEQ_SIZES, "mbart": SEQ2SEQ_SIZES, "gpt2": GPT2_SIZES}
+#: model_type of the weights -> backbone's key -> theirs, where they are not BERT's
+SIZES = {"bart": SEQ2SEQ_SIZES, "mbart": SEQ2SEQ_SIZES, "gpt2": GPT2_SIZES}
 
 
 class StatedSizes(Protocol):
@@ -134,7 +135,7 @@ def _from_hub(path: str) -> Path:
 
 
 def read_kind(path: str) -> str:
-    """The kind of a checkpoint by its config.json: bert, bart or mbart."""
+    """The kind of a checkpoint by its config.json."""
     file = weights_folder(path) / "config.json"
     kind = str(_read_config(file, "known").get("model_type"))
     if kind not in RECOGNISED:
@@ -144,7 +145,7 @@ def read_kind(path: str) -> str:
 
 def size_names(kind: str) -> dict[str, str]:
     """The backbone's sizes by the names that its weights' config.json has for them."""
-    return SIZES[KINDS[kind].weights]
+    return SIZES.get(KINDS[kind].weights, BERT_SIZES)
 
 
 def read_sizes(path: str, kind: str = "bert") -> dict[str, int]:
@@ -155,6 +156,7 @@ def read_sizes(path: str, kind: str = "bert") -> dict[str, int]:
         if expected == "gpt2":  # null there: four times the width
             config["n_inner"] = config.get("n_inner") or 4 * config["n_embd"]
         sizes = {ours: int(config[theirs]) for ours, theirs in size_names(kind).items()}
+        sizes["positions"] -= KINDS[kind].unused_positions(int(config.get("pad_token_id") or 0))
     except (ValueError, KeyError) as error:
         raise ConfigError(f"{file} is not the config of a {kind.upper()} checkpoint: {error!r}") from error
     if config.get("model_type") != expected:

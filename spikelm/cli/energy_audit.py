@@ -29,9 +29,8 @@ def energy_main(argv: Sequence[str]) -> int:
         raise ConfigError(f"--rate {args.rate}: a firing rate lies between 0 and 1")
     from rich.console import Console
 
-    from spikelm.catalog.energy import encoder_terms
+    from spikelm.catalog.energy import encoder_terms, lm_head_terms
     from spikelm.catalog.kinds import kind_of, plain_terms
-    from spikelm.catalog.seq2seq_energy import lm_head_terms
     from spikelm.cli.energy_table import print_energy, print_seq2seq_energy, print_terms
     from spikelm.config.compose import load_config
 
@@ -78,24 +77,25 @@ def audit_main(argv: Sequence[str]) -> int:
     from spikelm.cli.audit_table import print_audit
     from spikelm.config.recorded import from_record
     from spikelm.measure.audit import audit
+    from spikelm.measure.trained_model import audit_rows
     from spikelm.spiking import load_pretrained
     from spikelm.training.fit import quiet_libraries
-    from spikelm.training.stage import audit_batch
+    from spikelm.training.samples import measurement_samples
 
     quiet_libraries()
     console = Console()
     model = load_pretrained(directory / "model")
-    batch, T = audit_batch(result["config"]), from_record(result["config"]).time_steps
-    report, verdict = audit(model, batch, T), result["spike_driven"]
+    config = from_record(result["config"])
+    samples, T = measurement_samples(config), config.time_steps
+    report, verdict = audit(model, audit_rows(samples), T), result["spike_driven"]
     print_audit(report, console)
     same = report.verdict == verdict["verdict"]
-    config = from_record(result["config"])
     if config.task.kind == "seq2seq":
-        from spikelm.measure.trained_model import audit_decoding
-        from spikelm.training.seq2seq_builder import generate_options
+        from spikelm.measure.generated_text import audit_decoding
+        from spikelm.training.seq2seq import generate_options
 
         console.print("The same while generating from the cache:", highlight=False)
-        decoding = audit_decoding(model, batch, T, generate_options(config.task.generate))
+        decoding = audit_decoding(model, samples[0], T, generate_options(config.task.generate))
         print_audit(decoding, console)
         same = same and decoding.verdict == verdict.get("decoding", decoding.verdict)  # not in older results
     return 0 if same else 1

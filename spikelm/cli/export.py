@@ -8,11 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from spikelm.catalog.kinds import KINDS, LABELLED
 from spikelm.cli.energy_audit import find_result
 from spikelm.config.paths import default_runs_dir
 from spikelm.errors import CheckpointError, ConfigError
 
-LABELLED = ("classification", "regression")
+INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
+SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
 
 
 def export_main(argv: Sequence[str]) -> int:
@@ -39,7 +41,7 @@ def export_main(argv: Sequence[str]) -> int:
 def _refuse_config(config: Mapping[str, Any]) -> None:
     """What the config alone shows, before anything heavy is loaded; convert.refuse looks at the model itself."""
     kind = config["backbone"].get("kind", "bert")
-    if kind != "bert" or config["task"]["kind"] not in LABELLED:
+    if not KINDS[kind].is_encoder or config["task"]["kind"] not in LABELLED:
         raise ConfigError(
             f"task={config['task']['name']} of backbone.kind={kind} cannot be exported: only BERT classifiers can",
             "a run of task=glue/...",

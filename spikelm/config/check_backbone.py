@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from spikelm.catalog.kinds import LABELLED, Kind, Number, kind_of
+from spikelm.catalog.kinds import ALL, LABELLED, Kind, kind_of
 from spikelm.config.schema import Config
 from spikelm.errors import ConfigError
 
@@ -22,11 +19,14 @@ def check_backbone(config: Config) -> None:
     if size.decoder_layers is not None and (size.decoder_layers < 1 or not kind.decoder):
         what = "it is a whole number of at least 1" if kind.decoder else f"a {kind.title} has no decoder"
         raise ConfigError(f"backbone.decoder_layers={size.decoder_layers} is not valid; {what}")
+    if kind.tasks != ALL:
+        _check_task(config, kind)
+    if config.distill.pretrain and config.converted and "pretrain" in kind.tasks and not kind.next_sentence:
+        raise ConfigError(f"distill.pretrain imitates the next sentence's answers, which a {kind.title} does not give")
     if not kind.options:
         if size.options:
             raise ConfigError(f"backbone.options.{next(iter(size.options))} is not known to backbone.kind={size.kind}")
         return
-    _check_task(config, kind)
     _check_neuron(config, kind)
     if size.path and not kind.weights:
         raise ConfigError(
@@ -36,7 +36,9 @@ def check_backbone(config: Config) -> None:
     for name, value in size.options.items():
         if name not in kind.options:
             raise ConfigError(f"unknown key backbone.options.{name}; valid: {', '.join(kind.options)}")
-        _check_option(name, value, kind.options[name])
+        rule = kind.options[name]
+        if not rule.allows(value) or value == []:
+            raise ConfigError(f"backbone.options.{name}={value} is not valid; valid: {rule}")
     heads = size.options.get("num_attention_heads", size.heads)
     if size.hidden % heads:
         raise ConfigError(f"backbone.options.num_attention_heads={heads} does not divide backbone.hidden={size.hidden}")
@@ -134,24 +136,3 @@ def _check_prompt(config: Config) -> None:
 
 #: what else is checked of a kind
 MORE = {"rwkv": _check_causal, "spikformer": _check_student, "gpt2": _check_prompt}
-
-
-def _check_option(name: str, value: Any, rule: Any) -> None:
-    if rule is bool:
-        good, means = isinstance(value, bool), "true or false"
-    elif isinstance(rule, Number):
-        values = value if rule.many and isinstance(value, Sequence) and value else [value]
-        good = all(_is_number(one, rule) for one in values) and (values is value or not rule.many)
-        number = "a whole number" if rule.whole else "a number"
-        bound = f"above {rule.least:g}" if rule.above else f"of at least {rule.least:g}"
-        means = f"{'a list, each ' if rule.many else ''}{number} {bound}"
-    else:
-        good, means = value in rule, ", ".join(rule)
-    if not good:
-        raise ConfigError(f"backbone.options.{name}={value} is not valid; valid: {means}")
-
-
-def _is_number(value: Any, rule: Number) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float) or (rule.whole and int(value) != value):
-        return False
-    return (value > rule.least if rule.above else value >= rule.least) and value < float("inf")

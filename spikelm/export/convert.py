@@ -21,6 +21,7 @@ from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.lif import LIF
 from spikelm.spiking import neurons
 from spikelm.spiking.conversion import ENTRY, conversion_of
+from spikelm.spiking.sites import ARCHITECTURES, BERT
 from spikelm.spiking.variants import changes_of
 
 #: of a config: what an exported model has no use for
@@ -32,8 +33,11 @@ def refuse(model: Any) -> None:
     config = model.config
     conversion = conversion_of(config)
     kind = type(model).__name__
-    if config.model_type != "bert" or not kind.endswith("ForSequenceClassification"):
-        raise ConfigError(f"{kind} cannot be exported: only classifiers made of BERT can", "a run of task=glue/...")
+    if ARCHITECTURES.get(config.model_type) != (BERT,) or not kind.endswith("ForSequenceClassification"):
+        raise ConfigError(
+            f"{kind} cannot be exported: only classifiers made of BERT or of an encoder built like it can",
+            "a run of task=glue/...",
+        )
     if conversion and conversion.weights:
         raise ConfigError("low-bit weights cannot be exported: they are merged with no amplitude", "weights=none")
     if not (conversion and conversion.neuron):
@@ -58,17 +62,19 @@ def export(model: Any, precision: str = "fp32") -> ExportedBertForSequenceClassi
     saved = {key: value for key, value in model.config.to_dict().items() if key not in LEFT_OUT}
     config = ExportedBertConfig(
         **saved,
+        plain=type(model).__name__.removeprefix("Spiking"),
         time_steps=first.T,
         heights=1 if uniform else first.T,
         rule=asdict(first.rule),
         precision=precision,
     )
     exported = ExportedBertForSequenceClassification(config).to(model.dtype).eval()
-    bert = model.bert
-    exported.embeddings.load_state_dict(bert.embeddings.state_dict())
-    exported.pooler.load_state_dict(bert.pooler.state_dict())
+    base = model.base_model
+    exported.embeddings.load_state_dict(base.embeddings.state_dict())
+    if exported.pooler is not None:
+        exported.pooler.load_state_dict(base.pooler.state_dict())
     exported.classifier.load_state_dict(model.classifier.state_dict())
-    for ours, theirs in zip(exported.layers, bert.encoder.layer, strict=True):
+    for ours, theirs in zip(exported.layers, base.get_submodule(BERT.prefix), strict=True):
         _fill(ours, theirs, uniform)  # type: ignore[arg-type]
     return exported
 

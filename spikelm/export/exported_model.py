@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig
 from transformers.activations import ACT2FN
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.models.bert.modeling_bert import BertEmbeddings, BertPooler, BertPreTrainedModel
+from transformers.models.bert.modeling_bert import BertPreTrainedModel
 
 from spikelm.errors import ConfigError
 from spikelm.export.linears import SpikeLinear
@@ -34,6 +35,7 @@ class ExportedBertConfig(BertConfig):
     heights: int = 1  # 1: all steps' spikes have one height; else one per step
     rule: dict[str, bool | float | str] | None = None  # the fields of a ClipRule
     precision: str = "fp32"
+    plain: str = "BertForSequenceClassification"  # the class of transformers that it was trained as
 
     @property
     def clip_rule(self) -> ClipRule:
@@ -41,6 +43,13 @@ class ExportedBertConfig(BertConfig):
         if self.rule is None:
             raise ConfigError("this config says nothing of neurons", "spikelm-export RUN writes one that does")
         return ClipRule(**self.rule)  # type: ignore[arg-type]
+
+
+def frame_of(config: ExportedBertConfig) -> Any:
+    """The plain classifier without its layers: embeddings, pooler where it has one, and head."""
+    cls = getattr(transformers, config.plain)
+    settings = {key: value for key, value in config.to_dict().items() if key != "model_type"}
+    return cls(cls.config_class(**{**settings, "num_hidden_layers": 0}))
 
 
 class ExportedLayer(nn.Module):
@@ -97,10 +106,13 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
 
     def __init__(self, config: ExportedBertConfig) -> None:
         super().__init__(config)
-        self.embeddings = BertEmbeddings(config)
+        if config.rule is None:
+            raise ConfigError("this config says nothing of neurons", "spikelm-export RUN writes one that does")
+        frame = frame_of(config)
+        self.embeddings = frame.base_model.embeddings
         self.layers = nn.ModuleList(ExportedLayer(config) for _ in range(config.num_hidden_layers))
-        self.pooler = BertPooler(config)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels or 1)
+        self.pooler = frame.base_model.pooler
+        self.classifier = frame.classifier  # on the pooled first token, or on all tokens where there is no pooler
         self.post_init()
         self.requires_grad_(False)
 
@@ -114,7 +126,9 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        x = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
+        x = self.embeddings(
+            input_ids=input_ids, token_type_ids=token_type_ids, position_ids=position_ids, inputs_embeds=inputs_embeds
+        )
         batch, length, hidden = x.shape
         T = self.config.time_steps
         mask = None
@@ -125,7 +139,8 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
             x = layer(x, mask, batch)
         if T > 1:
             x = x.mean(0)
-        pooled = self.pooler(x.view(batch, length, hidden))
+        states = x.view(batch, length, hidden)
+        pooled = states if self.pooler is None else self.pooler(states)
         return SequenceClassifierOutput(logits=self.classifier(pooled))
 
 

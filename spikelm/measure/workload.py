@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spikelm.catalog.energy import Term
+from spikelm.catalog.energy import Term, lm_head_terms, seq2seq_terms
 from spikelm.catalog.kinds import kind_of, plain_terms, spiking_terms
-from spikelm.catalog.seq2seq_energy import lm_head_terms, seq2seq_terms
 from spikelm.config.backbone import BackboneConfig
 from spikelm.config.schema import Config
 

@@ -1,4 +1,4 @@
-"""BERT of any size from a config, with neurons where the config asks for them."""
+"""BERT and encoders like it, of any size from a config, with neurons where the config asks for them."""
 
 from __future__ import annotations
 
@@ -8,54 +8,44 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import BertConfig, BertForPreTraining
+from transformers import BertConfig
 
 from spikelm.catalog.checkpoint_files import backbone_folder
-from spikelm.catalog.kinds import Kind, kind_of, named
+from spikelm.catalog.kinds import kind_of
 from spikelm.config.backbone import BackboneConfig
 from spikelm.config.schema import Config
-from spikelm.errors import CheckpointError, ConfigError
+from spikelm.errors import CheckpointError
+from spikelm.models.architecture import encoder_of
 from spikelm.spiking import spikify, spiking_class
 from spikelm.spiking.load import apply_transform_act
 
-SAID = ("name", "valid", "bits", "spikes")  # of a neuron: told to the reader, not to its class
-
-
-def encoder_kind(backbone: BackboneConfig) -> Kind:
-    """The kind of a backbone that has BERT's sizes: an encoder, and no encoder-decoder."""
-    kind = kind_of(backbone)
-    if not kind.config:
-        raise ConfigError(
-            f"this task needs a BERT; backbone={backbone.name} is a {backbone.kind}", "backbone=bert_mini"
-        )
-    return kind
-
 
 def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> BertConfig:
-    """transformers' config of a BERT or of a kind of its sizes; hidden_act is the FFN's."""
+    """transformers' config of a BERT or of an architecture of its sizes; hidden_act is the FFN's."""
+    pad = 0  # of every tokenizer that is trained here
     sizes = {
         "vocab_size": vocab,
         "hidden_size": backbone.hidden,
         "num_hidden_layers": backbone.layers,
         "num_attention_heads": backbone.heads,
         "intermediate_size": backbone.intermediate,
-        "max_position_embeddings": backbone.positions,
+        "max_position_embeddings": backbone.positions + kind_of(backbone).unused_positions(pad),
         "hidden_act": backbone.activation,
         "hidden_dropout_prob": backbone.dropout,
         "attention_probs_dropout_prob": backbone.attention_dropout,
         "initializer_range": backbone.init,
-        "pad_token_id": 0,
+        "pad_token_id": pad,
         "num_labels": num_labels,
     }
-    found: BertConfig = named(encoder_kind(backbone).config)(**{**sizes, **backbone.options})
-    return found
+    settings: BertConfig = encoder_of(backbone).config(**{**sizes, **backbone.options})
+    return settings
 
 
 def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
-    """A randomly initialised BERT, or a kind of its sizes, with MLM and NSP heads."""
-    model = named(encoder_kind(config.backbone).pretraining)(bert_config(config.backbone, vocab))
+    """A randomly initialised encoder with the heads of its pretraining."""
+    model = encoder_of(config.backbone).pretrainer(bert_config(config.backbone, vocab))
     with torch.no_grad():
-        embeddings = model.bert.embeddings
+        embeddings = model.base_model.embeddings
         for table in (embeddings.position_embeddings, embeddings.token_type_embeddings):
             table.weight.mul_(config.backbone.position_init / config.backbone.init)
     if config.backbone.transform_activation:
@@ -66,7 +56,7 @@ def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
 
 def load_pretraining(config: Config, folder: Path, plain: bool) -> nn.Module:
     """A saved plain pretraining model: as it is, or with what the config asks for."""
-    model = load(BertForPreTraining, folder, config)
+    model = load(encoder_of(config.backbone).pretrainer, folder, config)
     apply_transform_act(model)
     return model if plain else spiking_if_asked(model, config)
 
@@ -78,7 +68,7 @@ def build_classifier(config: Config, pretrained: Path | None) -> nn.Module:
     weights are taken, and a spiking model sets its amplitudes on the first batch.
     """
     folder = pretrained or backbone_folder(config.backbone)
-    cls = named(encoder_kind(config.backbone).classifier)
+    cls = encoder_of(config.backbone).classifier
     settings = {"num_labels": num_labels(config), "num_hidden_layers": config.depth}
     if config.converted and pretrained is not None and time_steps_of(pretrained) == config.time_steps:
         return load(spiking_class(cls), folder, config, **settings)

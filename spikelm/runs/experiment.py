@@ -100,9 +100,9 @@ def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: C
     started = time.monotonic()
     try:
         directories = {role: Path(result["directory"]) for role, result in needed.items()}
-        made = train(config, run, directories, tracker, console)
+        trained = train(config, run, directories, tracker.log, console)
         result = {
-            **made,
+            **trained.record(),
             "scale": config.scale,
             "task": config.task.name,
             "system": title(config),

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spikelm.config.recorded import from_record
 from spikelm.neurons import Neuron
 from spikelm.neurons.amplitude import AmplitudeNeuron
 from spikelm.neurons.kernels.clip import clip_run
@@ -20,12 +21,12 @@ SITE = "encoder.layer.0.ffn1_in"  # the first feed-forward linear of the first b
 def load_for_probe(directory: Path, saved: dict[str, Any], root: Path) -> tuple[nn.Module, dict[str, Tensor]]:
     """The model of a finished run and its measurement samples, tokenised in the store `root`."""
     from spikelm.spiking import load_pretrained
-    from spikelm.training.stage import audit_batch
     from spikelm.training.fit import quiet_libraries
+    from spikelm.training.samples import measurement_samples
 
     quiet_libraries()
     torch.manual_seed(0)
-    batch = audit_batch({**saved, "runs_dir": str(root)}, saved["measure"]["samples"])
+    (batch, *_) = measurement_samples(from_record({**saved, "runs_dir": str(root)}))
     model = load_pretrained(directory / "model")
     model.eval()
     return model, batch

@@ -23,7 +23,9 @@ def load_pretrained(folder: str | Path, **settings: Any) -> nn.Module:
     except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(f"{folder} does not hold a saved model: {error}") from error
     plain = name.removeprefix("Spiking")
-    cls = own_class(plain) or getattr(transformers, plain)
+    cls = getattr(transformers, plain, None) or own_class(plain)  # no name is in both
+    if cls is None:
+        raise CheckpointError(f"{folder} holds a {plain}, which neither transformers nor spikelm knows")
     model: nn.Module = (spiking_class(cls) if name.startswith("Spiking") else cls).from_pretrained(folder, **settings)
     apply_transform_act(model)
     return model

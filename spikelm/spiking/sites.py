@@ -145,6 +145,7 @@ GPT2 = Stack(
 
 ARCHITECTURES: dict[str, tuple[Stack, ...]] = {
     "bert": (BERT,),
+    "roberta": (BERT,),
     "bart": BART,
     "mbart": BART,
     "gpt2": (GPT2,),

@@ -79,8 +79,8 @@ def optimizer_and_schedule(model: Any, stage: StageConfig, total: int) -> tuple[
         inside = {id(parameter) for parameter in model.get_encoder().parameters()}
         halves = [[[p for p in g["params"] if (id(p) in inside) == e] for g in groups] for e in (False, True)]
         groups = [
-            {**group, "params": params, "lr": one.lr}
-            for one, half in zip((stage, apart), halves, strict=True)
+            {**group, "params": params, "lr": own.lr}
+            for own, half in zip((stage, apart), halves, strict=True)
             for group, params in zip(groups, half, strict=True)
         ]
         stages = [stage, stage, apart, apart]

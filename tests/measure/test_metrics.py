@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as oracle
 
+from spikelm.catalog.metrics import METRICS, valid_metrics
 from spikelm.errors import ConfigError, DataError, TrainingError
 from spikelm.measure.metrics import (
+    LABEL_METRICS,
     compute_metrics,
     constant_predictor,
     glue_metrics,
     glue_scores,
     update_metrics,
 )
+from spikelm.measure.text_metrics import TEXT_METRICS
 
 torch.set_num_threads(1)
 
@@ -124,3 +127,17 @@ def test_what_cannot_be_scored_is_named() -> None:
         glue_scores(torch.zeros(0, 2), torch.zeros(0), ["accuracy"], 2)
     with pytest.raises(TrainingError, match="finite"):
         glue_scores(torch.full((3, 2), math.nan), torch.zeros(3), ["accuracy"], 2)
+
+
+def test_every_name_has_its_function_and_every_function_its_name() -> None:
+    assert set(METRICS) == {*LABEL_METRICS, *TEXT_METRICS}
+    assert {name for name, metric in METRICS.items() if "seq2seq" in metric.tasks} == set(TEXT_METRICS)
+    for kind, labels in (("classification", 2), ("classification", 3), ("regression", 1)):
+        assert set(glue_metrics(valid_metrics(kind, labels), labels)) == set(valid_metrics(kind, labels))
+
+
+def test_names_that_a_task_may_ask_for() -> None:
+    assert valid_metrics("classification", 2) == ["accuracy", "f1", "matthews"]
+    assert valid_metrics("classification", 3) == ["accuracy", "matthews"]
+    assert valid_metrics("regression", 0) == ["pearson", "spearman"]
+    assert valid_metrics("pretrain", 0) == []

@@ -17,8 +17,7 @@ from transformers import (
     MBartForConditionalGeneration,
 )
 
-from spikelm.catalog.energy import encoder_terms
-from spikelm.catalog.seq2seq_energy import seq2seq_terms
+from spikelm.catalog.energy import encoder_terms, seq2seq_terms
 from spikelm.cli.audit_table import print_audit
 from spikelm.config.specs import ClassSpec
 from spikelm.measure.audit import audit

@@ -12,13 +12,14 @@ from scipy.special import log_softmax
 from transformers import BertForPreTraining
 
 from spikelm.config.compose import load_config
+from spikelm.data.tokens.sentences import sentences
 from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.errors import ConfigError
 from spikelm.models.bart import SpecialTokens
 from spikelm.models.bert import bert_config, build_pretraining_model
 from spikelm.rivals.bertsum.bertsum_training import BertSumModule, bertsum_terms
 from spikelm.rivals.bertsum.bertsumabs import BertSumAbs, build_bertsum, segments
-from spikelm.rivals.bertsum.marked_sentences import sentence_tokenizer, sentences
+from spikelm.rivals.bertsum.marked_sentences import sentence_tokenizer
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import pretraining_of
 from spikelm.store.records import run_id

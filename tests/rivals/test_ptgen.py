@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from spikelm.catalog.recurrent_energy import pointer_terms
+from spikelm.catalog.energy import pointer_terms
 from spikelm.data.tokens.bpe import text_pair_tokenizer
 from spikelm.rivals.ptgen.pointer_generator import PointerConfig, PointerGenerator, coverage_loss, mixture
 from spikelm.rivals.ptgen.words import known_words, train_words

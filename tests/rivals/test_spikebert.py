@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import BertConfig, BertForSequenceClassification
 
-from spikelm.catalog.energy import encoder_terms, spiking_energy_mj
-from spikelm.catalog.own_terms import spikformer_terms
+from spikelm.catalog.energy import encoder_terms, spikformer_terms, spiking_energy_mj
 from spikelm.config.backbone import BackboneConfig
 from spikelm.config.compose import load_config
 from spikelm.config.specs import ClassSpec

@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from spikelm.catalog.energy import energy_mj, spiking_energy_mj
-from spikelm.catalog.own_terms import rwkv_terms
+from spikelm.catalog.energy import energy_mj, rwkv_terms, spiking_energy_mj
 from spikelm.config.backbone import BackboneConfig
 from spikelm.config.compose import load_config
 from spikelm.config.specs import ClassSpec
@@ -24,7 +23,7 @@ from spikelm.measure.audit import audit
 from spikelm.measure.trained_model import measure_terms
 from spikelm.measure.workload import parameter_count as planned
 from spikelm.models.bert import parameter_count
-from spikelm.rivals.spikegpt.rwkv import RwkvConfig, RwkvForCausalLM
+from spikelm.rivals.spikegpt.rwkv import SpikeGPTConfig, SpikeGPTForCausalLM
 from spikelm.rivals.spikegpt.wkv import empty_state, wkv, wkv_step
 from spikelm.spiking import load_pretrained, neurons, spikify
 from spikelm.training.causal import CausalModule
@@ -37,7 +36,7 @@ LAYERS, HIDDEN, FFN, VOCAB = 2, 24, 48, 40
 
 def model(scale: float = 0.4) -> Any:
     torch.manual_seed(0)
-    config = RwkvConfig(
+    config = SpikeGPTConfig(
         vocab_size=VOCAB,
         hidden_size=HIDDEN,
         num_hidden_layers=LAYERS,
@@ -46,7 +45,7 @@ def model(scale: float = 0.4) -> Any:
         hidden_dropout_prob=0.0,
         initializer_range=scale,  # wide enough for spikes
     )
-    made: Any = spikify(RwkvForCausalLM(config), NEURON, 1)
+    made: Any = spikify(SpikeGPTForCausalLM(config), NEURON, 1)
     return made.eval()
 
 
@@ -140,10 +139,11 @@ def test_energy_is_that_of_the_plain_model() -> None:
     assert sum(term.macs for term in terms) == macs
     assert sum(row.macs for row in audit(model(), {"input_ids": ids()}, 1).encoder) == 3 * macs
     assert spiking_energy_mj(terms, {}, 1) == energy_mj(terms) == pytest.approx(macs * 4.6e-9)
-    measured = measure_terms(model(), [{"input_ids": ids()}], terms, 1, spiking=True)
-    rates = measured["firing_rate"]
-    assert 0 < rates["mean"] == pytest.approx(np.mean(list(rates["per_site"].values())))
-    assert measured["energy_mj"] == pytest.approx(measured["energy_ann_mj"])
+    measured = measure_terms(model(), [{"input_ids": ids()}], terms, 1, fires=True)
+    rates = measured.firing_rate
+    assert rates.mean is not None
+    assert 0 < rates.mean == pytest.approx(np.mean(list(rates.per_site.values())))
+    assert measured.energy_mj == pytest.approx(measured.energy_ann_mj)
 
 
 def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:

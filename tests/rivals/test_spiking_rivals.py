@@ -1,4 +1,4 @@
-"""The spiking rivals from config to result, and the neurons of the rows that are BERTs (facts 2.12 to 2.15)."""
+"""The spiking rivals from config to result, and the neurons of the rows that are BERTs."""
 
 from __future__ import annotations
 

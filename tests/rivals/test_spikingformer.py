@@ -14,11 +14,8 @@ from spikelm.config.compose import load_config
 from spikelm.config.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
-from spikelm.rivals.spikingformer.membrane_bert import (
-    MembraneBertConfig,
-    MembraneBertForSequenceClassification,
-    TokenBatchNorm,
-)
+from spikelm.rivals.normed_layers import TokenBatchNorm
+from spikelm.rivals.spikingformer.membrane_bert import MembraneBertConfig, MembraneBertForSequenceClassification
 from spikelm.spiking import load_pretrained, neurons, spikify
 
 torch.set_num_threads(1)

@@ -11,7 +11,7 @@ import torch
 from scipy.special import log_softmax
 
 from spikelm.catalog.checkpoint_files import read_sizes
-from spikelm.catalog.seq2seq_energy import causal_terms
+from spikelm.catalog.energy import causal_terms
 from spikelm.config.compose import load_config
 from spikelm.data.batches.causal_blocks import CausalBatches
 from spikelm.data.sources.loaded import LoadedText
@@ -58,7 +58,7 @@ def test_rows_padded_left_are_the_rows() -> None:
 def prompts(seed: int, top_k: int = 2) -> PromptGenerator:
     options = {"do_sample": True, "top_k": top_k, "max_new_tokens": 6, "pad_token_id": 2, "eos_token_id": 2}
     split = Split("", ["a", "b"], ["x", "y"])
-    made = PromptGenerator("sum", [split], options, lambda ids: " ".join(map(str, ids)), seed=seed)
+    made = PromptGenerator(("rougeL",), [split], options, lambda ids: " ".join(map(str, ids)), seed=seed)
     made.start()
     return made
 

@@ -17,7 +17,7 @@ from spikelm.config.stage import ScheduleConfig, StageConfig
 from spikelm.data.batches.by_step import Batch, StepBatches
 from spikelm.store.records import MetricsCsv
 from spikelm.training.best_epoch import BestDev
-from spikelm.training.fit import fit, quiet_libraries
+from spikelm.training.fit import Fit, Journal, fit, quiet_libraries
 from spikelm.training.modules import StageModule
 
 STEPS = 9
@@ -76,10 +76,9 @@ def train(folder: Path, at: Callable[[str, int], None] = lambda place, step: Non
     config = TrainerConfig(accelerator="cpu", log_every=1, checkpoint_every=every)
     evaluation = [[ToyBatches(0, 8)[100]]]
     try:
-        fit(
-            module, ToyBatches(0, 8), evaluation, config, folder / "checkpoints", console, "toy", metrics.append,
-            lambda step: metrics.truncate(step, "train/"), EPOCH, [best],
-        )  # fmt: skip
+        work = Fit(module, ToyBatches(0, 8), evaluation, EPOCH, "toy")
+        resumed = lambda step: metrics.truncate(step, "train/")  # noqa: E731
+        fit(work, config, Journal(folder / "checkpoints", console, metrics.append, resumed), [best])
     finally:
         metrics.close()
     weights = {name: tensor.tolist() for name, tensor in module.model.state_dict().items()}

@@ -50,6 +50,14 @@ def pad(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
     return {name: torch.from_numpy(array) for name, array in zip(names, (ids, types, mask), strict=True)}
 
 
+def reversed_rows(x: Tensor, mask: Tensor) -> Tensor:
+    """Each row's real tokens in reverse, padding where it was; twice is the row itself. x: (B, n) or (B, n, D)."""
+    lengths = mask.sum(1, keepdim=True)
+    order = torch.arange(x.shape[1], device=x.device)
+    order = torch.where(order < lengths, lengths - 1 - order, order)  # (B, n)
+    return x.gather(1, order.view(*order.shape, *[1] * (x.dim() - 2)).expand_as(x))
+
+
 def shard_batch(batch: Batch, rank: int, world: int) -> Batch:
     """A rank's rows of a batch, padded as the whole batch is, and the weights of its mean losses.
 

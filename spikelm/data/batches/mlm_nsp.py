@@ -51,9 +51,7 @@ class PretrainingBatches(BlockBatches):
         return nsp_pair_lengths(rows)
 
     def shares(self, mine: Batch, whole: Batch, world: int) -> Batch:
-        """The weight of a rank's mean over masked words."""
-        masked, all_masked = ((batch["labels"] != IGNORED).sum() for batch in (mine, whole))
-        return {"word_share": world * masked / all_masked.clamp_min(1) * (mine["row_share"] > 0)}
+        return word_share(mine, whole, world)
 
     def batch_of(self, rows: np.ndarray, seed: int) -> Batch:
         """The pairs as one masked batch: 0 = b follows a, 1 = b is from another document."""
@@ -68,6 +66,12 @@ class PretrainingBatches(BlockBatches):
         types = np.zeros(len(ids), np.int8)
         types[len(a) + 2 :] = 1
         return ids, types
+
+
+def word_share(mine: Batch, whole: Batch, world: int) -> Batch:
+    """The weight of a rank's mean over masked words."""
+    masked, all_masked = ((batch["labels"] != IGNORED).sum() for batch in (mine, whole))
+    return {"word_share": world * masked / all_masked.clamp_min(1) * (mine["row_share"] > 0)}
 
 
 def mask_tokens(

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from spikelm.data.batches.blocks import BlockBatches
 from spikelm.data.batches.by_step import Batch, pad, step_seed
+from spikelm.data.tokens.marks import marks_of
 from spikelm.data.tokens.packed import PackedDocuments
 from spikelm.errors import DataError
 
@@ -36,8 +37,9 @@ class SentenceBatches(BlockBatches):
         task_rows: int = 0,
     ) -> None:
         self.articles = len(documents) - task_rows
-        ids = tokenizer.get_vocab()
-        self.cls, self.sep = (np.array([ids[name]], np.int32) for name in ("[CLS]", "[SEP]"))
+        marks = marks_of(tokenizer)
+        self.cls, self.sep = (np.array([mark], np.int32) for mark in (marks.start, marks.end))
+        self.second = int(marks.segments)  # the segment of a row's second sentence
         super().__init__(documents, seed, batch, max_length, shard)
 
     def draw(self, rng: np.random.Generator, count: int | None, among: np.ndarray | None = None) -> np.ndarray:
@@ -102,5 +104,5 @@ class SentenceBatches(BlockBatches):
         types = [0] * (b - a + 2)
         if d > c:
             parts += [ids[c:d], self.sep]
-            types += [1] * (d - c + 1)
+            types += [self.second] * (d - c + 1)
         return np.concatenate(parts), np.array(types, np.int8)

@@ -14,15 +14,10 @@ from spikelm.config.source import SourceConfig
 from spikelm.config.task import TaskConfig
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.tokens.bpe import TextPairTokenizer
+from spikelm.data.tokens.sentences import sentences
 from spikelm.data.tokens.tokenizer import load_tokenizer
 
 BOS, EOS, LINE = "[unused0]", "[unused1]", "[unused2]"  # pieces that a BERT has never used, as BERTSUM takes them
-SENTENCE = re.compile(r"(?<=[.!?])\s+|\s*\n\s*")
-
-
-def sentences(text: str) -> list[str]:
-    """A text cut after full stops, exclamation and question marks, and at line ends."""
-    return [part for part in SENTENCE.split(text.strip()) if part]
 
 
 @dataclass(frozen=True)

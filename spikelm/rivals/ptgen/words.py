@@ -16,7 +16,7 @@ from spikelm.data.sources.streams import Stream
 from spikelm.data.tokens.bpe import TextPairTokenizer, text_pair_tokenizer, tokenizer_texts
 from spikelm.data.tokens.tokenizer import trained_once
 
-#: a line's end is a word: highlights stay one a line
+#: a line's end is a word: highlights stay one per line
 SPECIAL_TOKENS: tuple[str, ...] = ("<s>", "<pad>", "</s>", "<unk>", "\n")
 REST = "<rest>"  # the first id that is not of the known vocabulary
 

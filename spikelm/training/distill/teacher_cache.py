@@ -58,12 +58,12 @@ def _compute(teacher: Teacher, data: EncodedRows, folder: Path) -> None:
     hidden = np.lib.format.open_memmap(temporary / "hidden.npy", mode="w+", dtype=np.float16, shape=shape)
     logits = np.zeros((len(data), config.num_labels), np.float32)
     for batch in evaluation_batches(data, BATCH):
-        found = teacher(batch)
-        states = torch.stack(found.hidden_states[1:], dim=2).half().numpy()
+        answer = teacher(batch)
+        states = torch.stack(answer.hidden_states[1:], dim=2).half().numpy()
         for index, row in enumerate(batch["rows"].tolist()):
             start, end = data.offsets[row], data.offsets[row + 1]
             hidden[start:end] = states[index, : end - start]
-            logits[row] = found.logits[index].float().numpy()
+            logits[row] = answer.logits[index].float().numpy()
     hidden.flush()
     np.save(temporary / "logits.npy", logits)
     seal_folder(temporary)
