@@ -76,8 +76,9 @@ def tell(args: argparse.Namespace) -> None:
     digits = name.rstrip("/").rpartition("-")[2]
     for directory, id in directories(root):
         if id is not None and (id.startswith(digits) or directory == Path(name).absolute()):
-            if found := rerun_command(read_record(root, directory, id).config):
-                print(found)
+            config = read_record(root, directory, id).config
+            if config is not None and (command := rerun_command(config)):
+                print(command)
                 return
             raise SpikeLMError(f"the config of run {id} cannot be composed here", f"see {directory / 'config.yaml'}")
     raise SpikeLMError(f"no run {name} under {root}", "spikelm-report lists the runs")

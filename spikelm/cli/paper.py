@@ -10,13 +10,13 @@ from rich.console import Console
 
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import check_claims
-from spikelm.report.claims.verdicts import show_claims, write_claims
+from spikelm.report.claims.show_claims import show_claims, write_claims
 from spikelm.report.figures.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
 from spikelm.report.query.selection import Results, Selection, Wanted
 from spikelm.report.reproduce.launcher import chosen_launcher
 from spikelm.report.tables.build import build_table, table_runs
+from spikelm.report.tables.formats import show_table, write_table
 from spikelm.report.tables.paper_table import TABLES, PaperTable, load_table
-from spikelm.report.tables.render import show_table, write_table
 
 __all__ = ["FIGURES", "add_selection", "claims", "figure", "reference", "reproduce", "selection_of", "table"]
 

@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace) -> None:
     from spikelm.report.show_result import show_result
 
     result, directory = find_result(args.run, Path(args.runs_dir))
-    show_result({**result, "directory": str(directory)}, Console(), samples=len(result.get("samples", [])))
+    show_result(result, directory, Console(), samples=len(result.samples))
 
 
 def _scores(args: argparse.Namespace) -> None:

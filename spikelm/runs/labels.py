@@ -22,25 +22,25 @@ class Labels(NamedTuple):
     tags: list[str]
 
 
-def labels(config: Config, saved: Mapping[str, Any]) -> Labels:
+def labels(config: Config) -> Labels:
     """By the first table that it is in and its system; a run outside the tables by what it is made of."""
-    task, system = config.task.name, system_file(saved)
+    task, system = config.task.name, system_file(config)
     tables = [f"table{number}" for number in tables_of(system, task)]
     name = system or config.system or f"{config.neuron['name']} T={config.time_steps}"
     tags = [config.scale, config.source.name, task, str(config.neuron["name"]), *tables]
     return Labels(config.tracker.group or " ".join([*tables[:1], name]), task, tags)
 
 
-def system_file(saved: Mapping[str, Any]) -> str:
+def system_file(config: Config) -> str:
     """The name of a system's file for a config; systems of one name are told apart by T, k and neuron."""
-    named = {stem: raw for stem, raw in systems().items() if raw.get("system") == saved.get("system")}
-    if not saved.get("system") or not named:
+    named = {stem: raw for stem, raw in systems().items() if raw.get("system") == config.system}
+    if not config.system or not named:
         return ""
 
     def fits(raw: Mapping[str, Any]) -> int:
         neurons = [entry.get("override /neuron") for entry in raw.get("defaults", []) if isinstance(entry, dict)]
-        same = [raw.get(key) == saved.get(key) for key in ("T", "k") if key in raw]
-        return sum(same) - sum(not found for found in same) + (saved["neuron"]["name"] in neurons)
+        same = [raw.get(key) == getattr(config, key) for key in ("T", "k") if key in raw]
+        return sum(same) - sum(not agrees for agrees in same) + (config.neuron["name"] in neurons)
 
     return max(named, key=lambda stem: fits(named[stem]))
 

@@ -1,4 +1,4 @@
-"""What a run leaves on disk: hashing, atomic files, the result's schema, the metrics csv, the environment."""
+"""What a run leaves on disk: hashing, atomic files, the metrics csv."""
 
 from __future__ import annotations
 
@@ -12,52 +12,11 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO, TypedDict
+from typing import Any, TextIO
 
 from spikelm.errors import SpikeLMError
 
-SCHEMA = 1
 _DISK_ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "ENOTDIR", "EEXIST", "EIO")
-
-
-class Result(TypedDict):
-    """result.json, to which `Run.finish` adds schema, finished_at and checksum; None is `does not apply`."""
-
-    run_id: str
-    status: str
-    scale: str
-    source: dict[str, Any] | None  # name (embedded, local, hub), rows a split, content_hash of the data
-    task: str
-    system: str
-    metrics: dict[str, float]
-    energy_mj: dict[str, float | None] | None  # fp32 and fp16, one inference; null for low-bit arithmetic
-    firing_rate: dict[str, Any] | None  # mean, and per_site: site -> rate
-    spike_driven: Any  # the audit's verdict
-    parameters: int
-    seconds: float
-    peak_memory_mb: float
-    seed: int
-    git_commit: str | None
-    versions: dict[str, str]
-    config: dict[str, Any]
-
-
-RESULT_FIELDS = tuple(Result.__annotations__)
-_SECTIONS = {
-    "source": ("name", "rows", "content_hash"),
-    "energy_mj": ("fp32", "fp16"),
-    "firing_rate": ("mean", "per_site"),
-}
-
-
-def check_result(result: Mapping[str, Any]) -> None:
-    """Raise ValueError naming every field of the schema that `result` lacks."""
-    missing = [field for field in RESULT_FIELDS if field not in result]
-    for name, keys in _SECTIONS.items():
-        if result.get(name) is not None:
-            missing += [f"{name}.{key}" for key in keys if key not in result[name]]
-    if missing:
-        raise ValueError(f"result is missing: {', '.join(missing)}")
 
 
 def _normal(value: Any, where: str) -> Any:

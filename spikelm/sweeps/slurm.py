@@ -20,7 +20,7 @@ from omegaconf import OmegaConf, open_dict
 
 from spikelm.config.redact import redacted
 from spikelm.machine.signals import INTERRUPTED, Stopped, listening
-from spikelm.sweeps.summary import RECORD, write_record
+from spikelm.sweeps.summary import RECORD, JobRecord, write_record
 
 #: states that a job does not leave by itself
 ENDED = (
@@ -195,7 +195,7 @@ def _write_down(job: Job, state: str | None) -> None:
     how = f"Slurm job {job.id} ended without a result: {state}" if state else f"Slurm job {job.id} left no record"
     last = f"; it last said: {said[-1].strip()[:300]}" if said else ""
     error = redacted(f"{how}{last} (all of it: {job.log})")
-    write_record(job.folder, {"job": job.number, "overrides": job.overrides, "status": "failed", "error": error})
+    write_record(job.folder, JobRecord(job.number, job.overrides, "failed", error))
 
 
 def _returned() -> JobReturn:

@@ -12,8 +12,7 @@ import pytest
 from rich.console import Console
 
 from spikelm.errors import ConfigError
-from spikelm.report.wandb import DELTAS, Options, build_dashboard, deltas, specification
-from spikelm.report.wandb_online import report, workspace
+from spikelm.report.wandb import DELTAS, Options, build_dashboard, deltas, report, specification, workspace
 from spikelm.runs.experiment import _summary
 
 sys.path.insert(0, str(Path(__file__).parent / "page"))

@@ -12,10 +12,10 @@ from canned import Canned, glue, result
 
 from spikelm.config.schema import config_dir
 from spikelm.errors import ConfigError
+from spikelm.report.figures.draw_firing import linear_rates
 from spikelm.report.figures.draw_scaling import power_law
 from spikelm.report.figures.draw_variance import gaussian_rate, laplace_rate, neuron_rates
 from spikelm.report.figures.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
-from spikelm.report.figures.linear_sites import linear_rates
 from spikelm.report.query.selection import Found
 
 SITES = ("qkv_in", "key_out", "value_out", "attn_out_in", "ffn1_in", "ffn2_in")
@@ -74,7 +74,7 @@ def test_nothing_is_drawn_of_nothing(tmp_path: Path) -> None:
 
 
 def test_a_run_without_weights_says_so(tmp_path: Path) -> None:
-    drawn = draw_figure("fig8", Canned({("spikelm_t4", "pretrain", 42): pretrained(0.4) | {"config": {}}}, tmp_path))
+    drawn = draw_figure("fig8", Canned({("spikelm_t4", "pretrain", 42): pretrained(0.4)}, tmp_path))
     assert drawn.figure is None
     assert "has no weights" in drawn.caption
 

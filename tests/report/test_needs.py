@@ -9,25 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from canned import config_of
+from made_up_result import ENVIRONMENT, made_up
 from rich.console import Console
 
+from spikelm.config.compose import load_config
 from spikelm.report.query.selection import Found, Results, Selection, Wanted
 from spikelm.report.reproduce.needs import Timings, minutes, needs_of, show_plan
 from spikelm.report.reproduce.progress import Overview
 from spikelm.report.reproduce.reproduce import job_lines
 from spikelm.runs.experiment import open_run
-from spikelm.store.records import RESULT_FIELDS
+from spikelm.runs.identity import pretraining_of
+from spikelm.store.result import Result
 
 
 def finish(found: Found, seconds: float = 60.0, weights: bool = True) -> None:
     run = found.run
     if weights:
         (run.directory / "model").mkdir(parents=True)
-    run.start({}, {})
-    config = {"neuron": found.config.neuron, "task": vars(found.config.task), "backbone": {"kind": "bert"}}
-    known: dict[str, Any] = {"metrics": {"accuracy": 50.0}, "seconds": seconds, "config": config, "steps": 12}
-    known |= {"scale": "smoke", "energy_mj": {"fp32": 1.0, "fp16": 1.0}, "firing_rate": {"mean": 0.1, "per_site": {}}}
-    run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **known})
+    run.start(found.config, ENVIRONMENT)
+    run.finish(made_up(run_id=run.id, task=found.config.task.name, seconds=seconds, config=found.config, steps=12))
 
 
 @pytest.fixture
@@ -64,8 +65,10 @@ def test_a_plan_counts_what_is_made_again_for_its_weights(selection: Selection) 
     pretrained = results.find("bert", "pretrain")
     for found in (pretrained, results.find("bert", "glue/rte")):
         finish(found, weights=False)  # a result file alone, as in runs/reference
-    wanted = [pretrained._replace(result={}), results.find("bit", "glue/rte")]  # BiT imitates the fine-tuned BERT
-    timings = Timings([{**dict(pretrained.run.result() or {})}])
+    result = pretrained.run.result()
+    assert result is not None
+    wanted = [pretrained._replace(result=result), results.find("bit", "glue/rte")]  # BiT imitates the fine-tuned BERT
+    timings = Timings([result])
     needs = needs_of(wanted, timings)
     again = {need.config.task.name: need.seconds for need in needs if need.again}
     assert again == {"pretrain": 60.0, "glue/rte": None}, "the teacher, and what it is made from"
@@ -97,14 +100,9 @@ def test_a_plan_names_the_systems_of_several_tasks_once_and_counts_on_runs_side_
 
 
 def test_estimates_prefer_the_same_system_then_the_same_kind_by_steps() -> None:
-    def told(system: str, T: int, seconds: float, steps: int) -> dict[str, Any]:
-        neuron = {"name": system, "T": T}
-        config = {"neuron": neuron, "task": {"name": "pretrain", "kind": "pretrain"}, "backbone": {"kind": "bert"}}
-        return {"scale": "smoke", "seconds": seconds, "steps": steps, "config": config}
-
-    from canned import config_of
-
-    from spikelm.runs.identity import pretraining_of
+    def told(neuron: str, T: int, seconds: float, steps: int) -> Result:
+        config = pretraining_of(load_config([f"neuron={neuron}", f"T={T}", "scale=smoke"]))
+        return made_up(seconds=seconds, steps=steps, config=config)
 
     timings = Timings([told("lif", 4, 100.0, 12), told("lif", 4, 120.0, 12), told("psn", 4, 48.0, 12)])
     assert timings.about(pretraining_of(config_of("lif_bert"))) == 110.0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
 
 from spikelm.config.compose import load_config
@@ -20,12 +18,12 @@ from spikelm.runs.labels import labels, system_file, tables_of
     ],
 )
 def test_a_config_knows_the_file_of_its_system(overrides: list[str], file: str) -> None:
-    assert system_file(asdict(load_config(["task=glue/rte", *overrides]))) == file
+    assert system_file(load_config(["task=glue/rte", *overrides])) == file
 
 
 def test_groups_and_tags_say_table_system_scale_source_task_and_neuron() -> None:
     config = load_config(["task=glue/rte", "system=lif_bert", "scale=smoke"])
-    found = labels(config, asdict(config))
+    found = labels(config)
     assert found.group.startswith("table")
     assert found.group.endswith(" lif_bert")
     assert found.job_type == "glue/rte"
@@ -33,9 +31,9 @@ def test_groups_and_tags_say_table_system_scale_source_task_and_neuron() -> None
     assert {"table3", "table6"} <= set(found.tags)
     assert "table5" not in found.tags, "energies come from the pretrained model"
     loose = load_config(["task=sum/xsum", "neuron=lif", "T=4", "scale=smoke"])
-    assert labels(loose, asdict(loose))[:2] == ("lif T=4", "sum/xsum")
+    assert labels(loose)[:2] == ("lif T=4", "sum/xsum")
     named = load_config(["task=glue/rte", "neuron=lif", "tracker.group=mine"])
-    assert labels(named, asdict(named)).group == "mine"
+    assert labels(named).group == "mine"
 
 
 def test_tables_are_those_with_the_system_and_a_column_for_the_task() -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spikelm.store.store import environment, run_id
+from spikelm.machine.environment import environment
+from spikelm.store.records import run_id
 
 IDENTITY = {"task": "glue/mnli", "k": 2, "T": 1, "lr": 1e-4, "tags": ["a", {"b": None}]}
 FAST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -59,9 +61,9 @@ def test_identity_refuses_what_it_cannot_hash_faithfully(bad: Any) -> None:
 def test_environment_has_versions_and_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "planted-secret")
     found = environment()
-    assert found["versions"]["torch"]
-    assert found["versions"]["spikelm"]
-    assert "planted-secret" not in json.dumps(found)
+    assert found.versions["torch"]
+    assert found.versions["spikelm"]
+    assert "planted-secret" not in json.dumps(asdict(found))
 
 
 def test_environment_names_its_own_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,21 +73,21 @@ def test_environment_names_its_own_commit(tmp_path: Path, monkeypatch: pytest.Mo
     (package / "machine").mkdir(parents=True)
     (package / "machine" / "environment.py").touch()
     monkeypatch.setattr("spikelm.machine.environment.__file__", str(package / "machine" / "environment.py"))
-    assert environment()["git_commit"] is None
+    assert environment().git_commit is None
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
         subprocess.run([*git, *arguments], check=True)
     clean = environment()
-    assert len(clean["git_commit"]) == 40
-    assert clean["git_dirty"] is False
+    assert len(clean.git_commit or "") == 40
+    assert clean.git_dirty is False
     (package / "new.py").touch()
-    assert environment()["git_dirty"] is True
+    assert environment().git_dirty is True
     inner = tmp_path / "venv" / "spikelm"  # a copy installed inside that checkout
     inner.mkdir(parents=True)
     monkeypatch.setattr("spikelm.machine.environment.__file__", str(inner / "machine" / "environment.py"))
-    assert environment()["git_commit"] is None
+    assert environment().git_commit is None
     monkeypatch.setenv("PATH", "")
-    assert environment()["git_commit"] is None
+    assert environment().git_commit is None
 
 
 def test_store_does_not_import_torch() -> None:

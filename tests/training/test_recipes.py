@@ -34,7 +34,7 @@ def test_a_run_without_a_recipe_keeps_its_id(scale: str) -> None:
     assert not {"schedule_stretch", "schedule_speed"} & set(found["stage"])
     tuned = identity(load_config([f"scale={scale}", "task=glue/rte"]))
     assert not {"schedule_stretch", "schedule_speed"} & set(tuned["stage"])
-    assert "bipft_epochs" not in tuned["task"]
+    assert "bipft_epochs" not in tuned.task
 
 
 def test_the_papers_recipe_is_what_scale_paper_pretrains_with() -> None:
@@ -129,14 +129,14 @@ def test_mismatched_mnli_is_the_last_epochs() -> None:
 
 def test_the_released_recipe_runs_end_to_end(tmp_path: Path) -> None:
     options = ["scale=smoke", "recipe=as_released", "task=glue/mnli", f"runs_dir={tmp_path}", "finetune.epochs=3"]
-    result = run_experiment(load_config(options), QUIET)
-    assert (result["recipe"], result["select"]) == ("as_released", "released")
+    result = run_experiment(load_config(options), QUIET).result
+    assert (result.recipe, result.select) == ("as_released", "released")
     curve = {name: v for name, v in curves(open_run(load_config(options)).metrics()).items() if name.startswith("dev/")}
-    assert result["metrics"]["accuracy"] == max(curve["dev/accuracy"])
-    assert result["metrics"]["accuracy_mm"] == curve["dev/accuracy_mm"][-1]
-    pretrained = run_experiment(load_config([*options, "task=pretrain"]), QUIET)
-    assert pretrained["run_id"] == result["pretrained"]
-    assert pretrained["select"] == "last"
+    assert result.metrics["accuracy"] == max(curve["dev/accuracy"])
+    assert result.metrics["accuracy_mm"] == curve["dev/accuracy_mm"][-1]
+    pretrained = run_experiment(load_config([*options, "task=pretrain"]), QUIET).result
+    assert pretrained.run_id == result.pretrained
+    assert pretrained.select == "last"
     rates = curves(open_run(load_config([*options, "task=pretrain"])).metrics())["train/lr"]
     assert rates[-1] == 0.0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spikelm.report.figures.figures import PaperFigure, Series
+from spikelm.report.figures.figures import Drawing, PaperFigure, Runs
 from spikelm.report.figures.style import letters, new_figure
-from spikelm.report.query.selection import Found, Results
+from spikelm.report.query.selection import Results
 from spikelm.report.tables.build import build_table
 from spikelm.report.tables.cells import TableData
 from spikelm.report.tables.paper_table import load_table
@@ -31,21 +31,19 @@ OTHER = (">", "#999999")
 THIN = "XP"  # markers that a full one would hide
 
 
-def score_against_energy(
-    figure: PaperFigure, runs: dict[Series, Found], results: Results
-) -> tuple[Figure | None, dict[str, Any], str]:
+def score_against_energy(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     """Average score over energy of one inference, logarithmic: ours left, the paper's right."""
     table = build_table(load_table(figure.table or 3), results)
     ours, paper = points(table, "ours"), points(table, "paper")
     if not ours:
-        return None, {}, "No system has all of its scores yet."
+        return Drawing(remark="No system has all of its scores yet.")
     made, axes = new_figure(1, 2, 3.3)
     for panel, found in zip(axes, (ours, paper), strict=True):
         _scatter(panel, found)
     letters(axes, [f"ours, scale {table.scale}, source {table.source}", "the paper's table 3"])
     axes[0].set_ylabel("average of nine GLUE scores")
     _legend(made, list(dict.fromkeys([*ours, *paper])))
-    return made, {"ours": ours, "paper": paper}, ""
+    return Drawing(made, {"ours": ours, "paper": paper})
 
 
 def points(table: TableData, whose: str) -> dict[str, tuple[float, float]]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spikelm.report.figures.figures import PaperFigure, Series
+from spikelm.report.figures.figures import Drawing, PaperFigure, Runs
 from spikelm.report.figures.style import GREY, LOOKS, letters, look, new_figure, percent
-from spikelm.report.query.selection import Found, Results
+from spikelm.report.query.selection import Results
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 SIGMAS = (0.3, 0.6, 1.0)  # of the densities
 SAMPLES = 200_000
@@ -42,9 +42,7 @@ def neuron_rates(sigmas: np.ndarray, elastic: bool) -> list[float]:
     return rates
 
 
-def variance(
-    figure: PaperFigure, runs: dict[Series, Found], results: Results
-) -> tuple[Figure | None, dict[str, Any], str]:
+def variance(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     """Densities with the thresholds that fire, and rates over the variance: lines closed form, points our neurons."""
     half = 0.5  # of a spike of height 1, where rounding fires
     made, (left, right) = new_figure(1, 2, 2.7)
@@ -83,4 +81,6 @@ def variance(
     right.legend(loc="lower right", ncols=1)
     letters([left, right], ["thresholds ±½ of spikes ±1", "firing rate over variance"])
     data = {"variance": (points**2).tolist(), "fixed": fixed, "elastic": elastic, "elastic_closed_form": constant}
-    return made, data, f"Points: our neurons on {SAMPLES:,} normal samples; lines: closed form. No run is needed."
+    return Drawing(
+        made, data, f"Points: our neurons on {SAMPLES:,} normal samples; lines: closed form. No run is needed."
+    )

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spikelm.config.schema import Config, default_runs_dir
 from spikelm.report.query.composed import composed
 from spikelm.runs.experiment import open_run
 from spikelm.runs.identity import identity
 from spikelm.store.records import digest
+from spikelm.store.result import Result
 from spikelm.store.store import Run
 
 #: where files are says nothing about a result
@@ -91,7 +92,7 @@ class Found(NamedTuple):
     wanted: Wanted
     config: Config
     run: Run
-    result: dict[str, Any] | None
+    result: Result | None
 
 
 class Results:
@@ -114,8 +115,6 @@ class Results:
             self._found[wanted] = Found(wanted, config, run, run.result())
         return self._found[wanted]
 
-    def result(
-        self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()
-    ) -> dict[str, Any] | None:
+    def result(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> Result | None:
         """Its finished result, or None."""
         return self.find(system, task, seed, extra).result

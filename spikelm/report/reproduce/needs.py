@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -13,9 +12,11 @@ from rich.table import Table
 
 from spikelm.config.schema import Config
 from spikelm.report.query.selection import Found
+from spikelm.report.query.settings import neuron_name
 from spikelm.runs.experiment import open_run
 from spikelm.runs.identity import label, prerequisites
 from spikelm.runs.plan import planned_steps
+from spikelm.store.result import Result
 from spikelm.store.store import Run
 
 
@@ -39,34 +40,41 @@ class Need:
 class Timings:
     """Seconds of finished runs, to tell those of others by; where there are none, of runs in runs/reference."""
 
-    def __init__(self, results: Iterable[dict[str, Any]], elsewhere: Iterable[dict[str, Any]] = ()) -> None:
-        self.elsewhere = Timings(found) if (found := list(elsewhere)) else None
-        self.same: dict[tuple, list[float]] = {}
-        self.alike: dict[tuple, list[float]] = {}  # a step and a time step
-        self.kind: dict[tuple, list[float]] = {}
+    def __init__(self, results: Iterable[Result], elsewhere: Iterable[Result] = ()) -> None:
+        self.elsewhere = Timings(others) if (others := list(elsewhere)) else None
+        self.same: dict[tuple[str | int, ...], list[float]] = {}  # of the same system and task
+        self.kind: dict[tuple[str, str], list[float]] = {}  # of the same kind of task
+        self.paces: dict[tuple[str, str], list[float]] = {}  # the same, for one step and one time step
         for result in results:
-            config, seconds = result["config"], float(result["seconds"])
-            neuron, task = config["neuron"], config["task"]
-            T = int(neuron.get("T", 1))
-            same = (result["scale"], task["name"], neuron["name"], T, config["backbone"].get("kind", "bert"))
-            self.same.setdefault(same, []).append(seconds)
-            self.kind.setdefault((result["scale"], task["kind"]), []).append(seconds)
-            if result.get("steps"):
-                self.alike.setdefault((result["scale"], task["kind"]), []).append(seconds / (result["steps"] * T))
+            config = result.config
+            group = _group(config)
+            self.same.setdefault(_system(config), []).append(result.seconds)
+            self.kind.setdefault(group, []).append(result.seconds)
+            if result.steps:
+                pace = result.seconds / (result.steps * config.time_steps)
+                self.paces.setdefault(group, []).append(pace)
 
     def about(self, config: Config) -> float | None:
         """Of the same system and task; else by the steps of a task of its kind; else as long as one of its kind."""
-        found = self._about(config)
-        return self.elsewhere.about(config) if found is None and self.elsewhere else found
+        seconds = self._about(config)
+        return self.elsewhere.about(config) if seconds is None and self.elsewhere else seconds
 
     def _about(self, config: Config) -> float | None:
-        T, group = config.time_steps, (config.scale, config.task.kind)
-        same = (config.scale, config.task.name, str(config.neuron["name"]), T, config.backbone.kind)
-        if found := self.same.get(same):
-            return statistics.median(found)
-        if (steps := planned_steps(config)) and (paces := self.alike.get(group)):
-            return statistics.median(paces) * steps * T
+        group = _group(config)
+        if same := self.same.get(_system(config)):
+            return statistics.median(same)
+        if (steps := planned_steps(config)) and (paces := self.paces.get(group)):
+            return statistics.median(paces) * steps * config.time_steps
         return statistics.median(self.kind[group]) if group in self.kind else None
+
+
+def _system(config: Config) -> tuple[str | int, ...]:
+    """What runs that take equally long have in common."""
+    return (config.scale, config.task.name, neuron_name(config), config.time_steps, config.backbone.kind)
+
+
+def _group(config: Config) -> tuple[str, str]:
+    return config.scale, config.task.kind
 
 
 def needs_of(wanted: Sequence[Found], timings: Timings) -> list[Need]:
@@ -130,7 +138,7 @@ def show_plan(title: str, needs: Sequence[Need], console: Console, at_once: int 
 
 
 def _by_task(needs: Sequence[Need]) -> Table:
-    """A row a task; the systems of several tasks are named once."""
+    """One row per task; the systems of several tasks are named once."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("task")
     for column in ("runs", "finished", "to do", "about"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import subprocess
 import sys
@@ -68,10 +67,11 @@ def _run(
             except (KeyboardInterrupt, Stopped):
                 _end(process)
                 raise
-    for record in failures(folder):
-        console.print(f"  failed: {record.get('error', 'no record')}", markup=False, highlight=False, soft_wrap=True)
-        console.print(f"  retry: {shlex.join(['spikelm-run', *record['overrides']])}", markup=False, soft_wrap=True)
-    if code and not failures(folder):
+    failed = failures(folder)
+    for record in failed:
+        console.print(f"  failed: {record.error}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"  retry: {record.retry}", markup=False, soft_wrap=True)
+    if code and not failed:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
         console.print(f"  the sweep ended with code {code}:\n{tail}", markup=False, highlight=False)
     return code

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from statistics import fmean
-from typing import Any
 
 import yaml
 
@@ -14,6 +13,8 @@ from spikelm.config.check_values import nearest
 from spikelm.config.schema import config_dir
 from spikelm.errors import ConfigError
 
+#: a value as the paper prints it: with all of its digits, a word, or nothing
+Printed = Decimal | int | str | None
 TABLES = sorted(int(path.stem.removeprefix("table")) for path in (config_dir() / "table").glob("table*.yaml"))
 GLUE = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 #: the nine numbers of a GLUE row
@@ -51,7 +52,7 @@ class Row:
 
     name: str
     system: str | None
-    paper: dict[str, Any]
+    paper: dict[str, Printed]
     metrics: dict[str, str] = field(default_factory=dict)  # column -> metric, where it is not the column's
     tasks: tuple[str, ...] = ()  # runs it needs, where its columns do not tell
 
@@ -187,7 +188,7 @@ def _column(name: str, defined: dict[str, dict[str, str]], metrics: dict[str, st
     return Column(name, name.replace("_", "-"), f"glue/{task}", metric)
 
 
-def _paper(columns: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+def _paper(columns: Sequence[str], values: Sequence[Printed]) -> dict[str, Printed]:
     if len(values) != len(columns):
         raise ConfigError(f"a row of a table has {len(values)} values for {len(columns)} columns")
     return dict(zip(columns, values, strict=True))

@@ -20,7 +20,7 @@ COLOURS = {"held": "green", "failed": "red", "not run": "dim"}
 
 
 def show_claims(found: Sequence[Verdict], selection: Selection, console: Console | None = None) -> None:
-    """A row a claim: what the paper says, whether it holds, our numbers and its own."""
+    """One row per claim: what the paper says, whether it holds, our numbers and its own."""
     console = console or Console(width=max(Console().width, 120))
     counts = ", ".join(f"{sum(one.status == status for one in found)} {status}" for status in COLOURS)
     table = Table(
