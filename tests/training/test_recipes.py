@@ -34,7 +34,7 @@ def test_a_run_without_a_recipe_keeps_its_id(scale: str) -> None:
     assert not {"schedule_stretch", "schedule_speed"} & set(found["stage"])
     tuned = identity(load_config([f"scale={scale}", "task=glue/rte"]))
     assert not {"schedule_stretch", "schedule_speed"} & set(tuned["stage"])
-    assert "bipft_epochs" not in tuned.task
+    assert "bipft_epochs" not in tuned["task"]
 
 
 def test_the_papers_recipe_is_what_scale_paper_pretrains_with() -> None:

@@ -180,14 +180,14 @@ def test_the_student_starts_as_the_teacher_with_neurons(runs: Path) -> None:
 
 def test_a_resumed_run_ends_where_the_whole_one_ends(tmp_path: Path) -> None:
     options = ("task=mt/wmt16_enro", "neuron=ann", "finetune.epochs=2")
-    whole = smoke(tmp_path / "whole", *options)
+    whole = smoke(tmp_path / "whole", *options).result
     smoke(tmp_path / "cut", *options, "trainer.checkpoint_every=5")
     run = open_run(config_of(tmp_path / "cut", *options))
     newest, last = checkpoints(run.checkpoints)
     newest.unlink()  # of the last step: nothing would be left to do
     assert last.stem == "step-5", "of six steps"
     (run.directory / "result.json").unlink()
-    again = smoke(tmp_path / "cut", *options)
+    again = smoke(tmp_path / "cut", *options).result
     assert again.metrics == whole.metrics
     assert again.samples == whole.samples
 

@@ -178,7 +178,7 @@ def test_a_resumed_student_ends_where_the_whole_one_ends(options: tuple[str, ...
     newest.unlink()  # of the last step: nothing would be left to do
     assert int(last.stem.removeprefix("step-")) % 4, "steps are left to be made again: 8 and 12 are all of them"
     (run.directory / "result.json").unlink()
-    assert smoke(runs, *options)["metrics"] == whole.metrics
+    assert smoke(runs, *options).metrics == whole.metrics
 
 
 def test_a_cached_teacher_says_what_the_teacher_says(runs: Path) -> None:
