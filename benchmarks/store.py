@@ -22,7 +22,7 @@ from spikelm.cli.report import main as report_command
 from spikelm.config.compose import load_config
 from spikelm.report.page.site import Site
 from spikelm.runs.experiment import run_experiment
-from spikelm.store import records
+from spikelm.store.hashing import digest
 from spikelm.store.result import Result
 from spikelm.store.store import Store
 
@@ -62,7 +62,7 @@ def _real_result(root: Path) -> Result:
 def _fill(root: Path, result: Result, count: int) -> None:
     for number in range(count):
         task = f"glue/{TASKS[number % 8]}"
-        id = records.digest(["made up", number])[:16]
+        id = digest(["made up", number])[:16]
         folder = root / task.replace("/", "-") / f"lif-s{number}-{id[:8]}"
         folder.mkdir(parents=True)
         config = replace(result.config, seed=number, task=replace(result.config.task, name=task))
@@ -74,7 +74,7 @@ def _fill(root: Path, result: Result, count: int) -> None:
 
 
 def _acts(root: Path, table: str) -> dict[str, Callable[[], object]]:
-    last = records.digest(["made up", 7])[:16]
+    last = digest(["made up", 7])[:16]
 
     def quietly(*words: str) -> Callable[[], object]:
         def act() -> None:

@@ -11,7 +11,7 @@ from spikelm.config.compose import load_config, precheck
 from spikelm.config.schema import config_dir
 from spikelm.errors import ConfigError, DataError
 from spikelm.runs.identity import identity, label, prerequisites
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 GROUPS = ("task", "neuron", "weights", "backbone", "source", "distill", "trainer", "tracker", "scale", "system")
 OPTIONS = [

@@ -67,7 +67,7 @@ def export_run(result: Result, directory: Path, out: Path, precision: str) -> di
     from spikelm.export.compare import check_merge, compare, dev_sets
     from spikelm.export.convert import export
     from spikelm.spiking import load_pretrained
-    from spikelm.store.records import write_json
+    from spikelm.store.atomic import write_json
     from spikelm.training.fit import quiet_libraries
 
     quiet_libraries()

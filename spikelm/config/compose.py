@@ -28,7 +28,7 @@ from spikelm.config.resolvers import register_resolvers
 from spikelm.config.schema import Config, config_dir, default_runs_dir
 from spikelm.config.trust import refuse_targets
 from spikelm.errors import ConfigError
-from spikelm.store.records import disk_errors
+from spikelm.machine.disk import disk_errors
 from spikelm.sweeps.job_file import jobs_asked_for, telling
 
 

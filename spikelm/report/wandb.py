@@ -14,7 +14,8 @@ from rich.console import Console
 from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.report.page.entries import directories
 from spikelm.runs.tracking import effective_mode
-from spikelm.store.records import digest, write_json
+from spikelm.store.atomic import write_json
+from spikelm.store.hashing import digest
 
 OFFLINE = "spikelm-report wandb --mode offline"
 FOLDER = "wandb-dashboard"

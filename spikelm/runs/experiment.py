@@ -23,7 +23,9 @@ from spikelm.runs.identity import identity, label, prerequisites
 from spikelm.runs.labels import labels
 from spikelm.runs.tracking import Tracker, make_tracker
 from spikelm.store.checksums import damaged, file_sums, set_aside
-from spikelm.store.records import cannot_write, disk_is_full, plain, run_id
+from spikelm.machine.disk import cannot_write, disk_is_full
+from spikelm.store.atomic import plain
+from spikelm.store.hashing import run_id
 from spikelm.store.store import Run, Store, now
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from spikelm.data import microworld
 from spikelm.data.sources.content_hash import source_identity
 from spikelm.catalog.kinds import kind_of
 from spikelm.catalog.checkpoint_files import weights_identity
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.config.schema import BackboneConfig, Config, StageConfig, TaskConfig, VariantConfig, config_dir
 
 #: fields of a task that say how to read it: what is read is in the hash of its content

@@ -13,7 +13,8 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from spikelm.store.records import disk_errors, write_atomic
+from spikelm.machine.disk import disk_errors
+from spikelm.store.atomic import write_atomic
 
 _log = logging.getLogger(__name__)
 SUMS = "SHA256SUMS"  # of a folder's files

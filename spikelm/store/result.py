@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 
 from spikelm.config.recorded import from_record, to_record
 from spikelm.config.schema import Config
-from spikelm.store.records import digest, plain
+from spikelm.store.atomic import plain
+from spikelm.store.hashing import digest
 
 SCHEMA: Literal[1] = 1  # raise when a reader of the old record could not read the new one
 #: the metric that table 3 prints for a GLUE task, where it is not the task's first one

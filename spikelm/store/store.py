@@ -22,9 +22,10 @@ import yaml
 from spikelm.config.recorded import from_record, to_record
 from spikelm.config.schema import Config
 from spikelm.errors import SpikeLMError
+from spikelm.machine.disk import disk_errors
 from spikelm.machine.environment import Environment
-from spikelm.store import records
-from spikelm.store.records import MetricsCsv
+from spikelm.store.atomic import plain, write_atomic, write_json
+from spikelm.store.metrics_csv import MetricsCsv
 
 if TYPE_CHECKING:
     from spikelm.store.result import Result
@@ -143,7 +144,7 @@ class Run:
     @contextlib.contextmanager
     def lock(self, wait: bool = True, message: Callable[[str], None] | None = None) -> Iterator[Run]:
         """Hold this run against every other process; look at `finished` again inside."""
-        with records.disk_errors(self._lock_path.parent):
+        with disk_errors(self._lock_path.parent):
             self._lock_path.parent.mkdir(parents=True, exist_ok=True)
             lock = filelock.FileLock(self._lock_path)
             try:
@@ -157,7 +158,7 @@ class Run:
                 lock.acquire(poll_interval=0.2)
         try:
             holder = Holder(os.getpid(), socket.gethostname(), now())
-            records.write_json(self._lock_path.with_suffix(".json"), asdict(holder))
+            write_json(self._lock_path.with_suffix(".json"), asdict(holder))
             yield self
         finally:
             self._metrics.close()
@@ -184,16 +185,16 @@ class Run:
 
     def start(self, config: Config, environment: Environment) -> None:
         """Make the directory and write what is about to run."""
-        with records.disk_errors(self.directory):
+        with disk_errors(self.directory):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         self._write_status("running")
         self.write_config(config)
-        records.write_json(self.directory / "environment.json", asdict(environment))
+        write_json(self.directory / "environment.json", asdict(environment))
 
     def write_config(self, config: Config) -> None:
         """config.yaml, for people; the result has the config as well."""
-        text = yaml.safe_dump(records.plain(to_record(config)), sort_keys=False)
-        records.write_atomic(self.directory / "config.yaml", text)
+        text = yaml.safe_dump(plain(to_record(config)), sort_keys=False)
+        write_atomic(self.directory / "config.yaml", text)
 
     def saved_config(self) -> Config | None:
         """The config in config.yaml; None where it cannot be read, or is not of this version."""
@@ -209,7 +210,7 @@ class Run:
             raise ValueError(f"result is of run {result.run_id}, not {self.id}")
         record = result.to_record()
         self._metrics.close()
-        records.write_json(self.directory / "result.json", record)
+        write_json(self.directory / "result.json", record)
         self._write_status("finished")
         return result.model_copy(update={"checksum": record["checksum"]})
 
@@ -232,7 +233,7 @@ class Run:
     def reset(self) -> None:
         """Forget what this run made (result, metrics, checkpoints, weights), for force=true."""
         self._metrics.close()
-        with records.disk_errors(self.directory):
+        with disk_errors(self.directory):
             for path in (self.checkpoints, self.model):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
@@ -242,7 +243,7 @@ class Run:
                 path.unlink(missing_ok=True)
 
     def _write_status(self, state: str, message: str = "") -> None:
-        records.write_json(self.directory / "status.json", asdict(Status(self.id, state, message, now())))
+        write_json(self.directory / "status.json", asdict(Status(self.id, state, message, now())))
 
 
 class Store:

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from spikelm.config.redact import redacted
 from spikelm.config.schema import Config
 from spikelm.errors import SpikeLMError
-from spikelm.store.records import write_atomic
+from spikelm.store.atomic import write_atomic
 
 if TYPE_CHECKING:
     from rich.console import Console

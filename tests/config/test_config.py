@@ -12,7 +12,7 @@ from spikelm.config.compose import load_config, precheck
 from spikelm.config.schema import config_dir
 from spikelm.errors import ConfigError
 from spikelm.runs.identity import identity, label, pretraining_of
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 
 def options(group: str) -> list[str]:

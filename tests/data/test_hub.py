@@ -24,7 +24,7 @@ from spikelm.data.sources.rows import GLUE
 from spikelm.data.tokens.tokenizer import load_tokenizer
 from spikelm.errors import ConfigError, DataError
 from spikelm.runs.identity import identity, pretraining_of
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "he", "left", "so", ".", "!", "?", "##s"]
 WIKI, BOOKS = "wikimedia/wikipedia", "bookcorpus/bookcorpus"

@@ -23,7 +23,7 @@ from spikelm.errors import CheckpointError, ConfigError, DataError
 from spikelm.models.bart import SpecialTokens, load_public
 from spikelm.runs.experiment import run_experiment
 from spikelm.runs.identity import identity, prerequisites
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.training.stage import build_stage
 
 BART = "facebook/bart-base@aadd2ab0ae0c8268c7c9693540e9904811f36177"

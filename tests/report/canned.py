@@ -13,7 +13,7 @@ from made_up_result import made_up
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
 from spikelm.report.query.selection import Found, Results, Selection, Wanted
-from spikelm.store.records import digest
+from spikelm.store.hashing import digest
 from spikelm.store.result import Result
 from spikelm.store.store import Run, safe_name
 

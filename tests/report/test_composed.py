@@ -11,7 +11,7 @@ from spikelm.config.recorded import from_record, to_record
 from spikelm.report.query import composed as module
 from spikelm.report.query.composed import composed
 from spikelm.runs.experiment import open_run
-from spikelm.store.records import plain
+from spikelm.store.atomic import plain
 
 
 def test_the_second_time_hydra_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
 from spikelm.report.query.rerun import Commands, rerun_command
 from spikelm.runs.identity import identity, prerequisites
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 
 def id_of(words: list[str], root: Path) -> str:

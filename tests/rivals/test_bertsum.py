@@ -20,7 +20,7 @@ from spikelm.rivals.bertsum.bertsum_training import BertSumModule, bertsum_terms
 from spikelm.rivals.bertsum.bertsumabs import BertSumAbs, build_bertsum, segments
 from spikelm.rivals.bertsum.marked_sentences import sentence_tokenizer, sentences
 from spikelm.runs.identity import identity, pretraining_of
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.training.optimization import optimizer_and_schedule
 
 TOKENS = SpecialTokens(pad=0, bos=40, eos=41, start=40)

@@ -26,7 +26,7 @@ from spikelm.models.bert import parameter_count
 from spikelm.rivals.spikebert.spikformer import SpikformerConfig, SpikformerForSequenceClassification
 from spikelm.runs.identity import identity, prerequisites, teacher_of
 from spikelm.spiking import load_pretrained, spikify
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.training.distill.students import GeneralModule, StudentModule, Teacher
 from spikelm.training.optimization import learning_rate
 

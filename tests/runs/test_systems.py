@@ -15,7 +15,7 @@ from spikelm.errors import ConfigError
 from spikelm.report.tables.paper_table import load_table
 from spikelm.runs.experiment import run_experiment
 from spikelm.runs.identity import identity, prerequisites
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.store.result import Result
 
 SYSTEMS = sorted(path.stem for path in (config_dir() / "system").glob("*.yaml"))
@@ -146,4 +146,4 @@ def test_a_chain_from_config_to_result(tmp_path: Path) -> None:
     "system", ["q2bert", "ternarybert", "bibert", "bit_multi", "bipft", "spikelm_1bit", "bert_3l_first"]
 )
 def test_every_low_bit_system_runs(tmp_path: Path, system: str) -> None:
-    assert smoke(tmp_path, system)["metrics"]
+    assert smoke(tmp_path, system).metrics

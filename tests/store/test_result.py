@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
-from spikelm.store.records import digest
+from spikelm.store.hashing import digest
 from spikelm.store.result import Result, json_schema, read_result
 
 PROJECT = Path(__file__).parents[2]

@@ -18,8 +18,8 @@ from made_up_result import ENVIRONMENT, made_up
 
 from spikelm.config.schema import Config
 from spikelm.errors import SpikeLMError
-from spikelm.store import records
-from spikelm.store.records import run_id
+from spikelm.store import metrics_csv
+from spikelm.store.hashing import run_id
 from spikelm.store.result import Result
 from spikelm.store.store import Run, Store, safe_name
 
@@ -210,7 +210,7 @@ def test_a_full_disk_is_explained(run: Run, monkeypatch: pytest.MonkeyPatch, num
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", full)
-    monkeypatch.setattr(records.MetricsCsv, "_open", full)
+    monkeypatch.setattr(metrics_csv.MetricsCsv, "_open", full)
     for action in (lambda: finish(run), lambda: run.append_metrics(0, {"loss": 1.0})):
         with pytest.raises(SpikeLMError) as caught:
             action()

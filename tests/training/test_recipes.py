@@ -15,7 +15,7 @@ from spikelm.models.bert import build_pretraining_model
 from spikelm.runs.experiment import open_run, run_experiment
 from spikelm.runs.identity import identity
 from spikelm.spiking import load_pretrained
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.training.best_epoch import best_keeper, released_metric, reported_scores
 from spikelm.training.optimization import learning_rate, optimizer_and_schedule, total_steps, warmup_steps
 

@@ -22,7 +22,7 @@ from spikelm.runs.experiment import Finished, open_run, run_experiment
 from spikelm.runs.identity import identity, prerequisites
 from spikelm.runs.tracking import Tracker
 from spikelm.spiking import load_pretrained
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.training.checkpoints import checkpoints
 from spikelm.training.seq2seq import IGNORED
 from spikelm.training.stage import build_stage

@@ -15,7 +15,7 @@ from spikelm.errors import ConfigError
 from spikelm.runs.experiment import open_run, run_experiment
 from spikelm.runs.identity import identity, prerequisites
 from spikelm.spiking import load_pretrained, neurons
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.store.result import Result
 from spikelm.training.checkpoints import checkpoints
 from spikelm.training.distill.losses import logits_loss

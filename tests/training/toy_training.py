@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from spikelm.config.schema import StageConfig, TrainerConfig
 from spikelm.data.batches.by_step import Batch, StepBatches
-from spikelm.store.records import MetricsCsv
+from spikelm.store.metrics_csv import MetricsCsv
 from spikelm.training.best_epoch import BestDev
 from spikelm.training.fit import fit, quiet_libraries
 from spikelm.training.modules import StageModule

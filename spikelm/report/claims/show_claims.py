@@ -14,7 +14,7 @@ from rich.table import Table
 
 from spikelm.report.claims.claims import Verdict
 from spikelm.report.query.selection import Selection
-from spikelm.store.records import plain, write_atomic
+from spikelm.store.atomic import plain, write_atomic
 
 COLOURS = {"held": "green", "failed": "red", "not run": "dim"}
 

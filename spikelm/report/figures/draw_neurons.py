@@ -16,7 +16,7 @@ from spikelm.errors import CheckpointError, SpikeLMError
 from spikelm.report.figures.figures import Drawing, PaperFigure, Runs
 from spikelm.report.figures.style import LOOKS, new_figure
 from spikelm.report.query.selection import Found, Results
-from spikelm.store.records import write_json
+from spikelm.store.atomic import write_json
 
 if TYPE_CHECKING:
     from spikelm.runs.probe import SitePicture, StepPicture

@@ -15,7 +15,7 @@ from spikelm.config.schema import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.figures.style import styled
 from spikelm.report.query.selection import Found, Results, Wanted
-from spikelm.store.records import plain, write_atomic
+from spikelm.store.atomic import plain, write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

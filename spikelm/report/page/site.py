@@ -16,12 +16,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from spikelm.machine.disk import disk_errors
 from spikelm.report.page import entries, overview
 from spikelm.report.page.details import details
 from spikelm.report.page.entries import Record, RunRow
 from spikelm.report.page.sections import read_sections
 from spikelm.report.query.rerun import SECONDS, Commands, Settings
-from spikelm.store.records import digest, disk_errors
+from spikelm.store.hashing import digest
 
 TEMPLATES = Path(__file__).parent / "templates"
 STATE = ".state.json"  # what the last build knew of each run

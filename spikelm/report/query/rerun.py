@@ -17,7 +17,7 @@ from spikelm.errors import SpikeLMError
 from spikelm.report.query.settings import neuron_k, neuron_name, neuron_steps
 from spikelm.runs.identity import READING, SAID
 from spikelm.runs.labels import system_file, systems
-from spikelm.store.records import digest
+from spikelm.store.hashing import digest
 
 GROUPS = ("neuron", "weights", "backbone", "distill")  # named by their `name`, said only where a default is not it
 #: what cannot change a result, and what is only said about it

@@ -12,7 +12,7 @@ from spikelm.config.schema import Config, default_runs_dir
 from spikelm.report.query.composed import composed
 from spikelm.runs.experiment import open_run
 from spikelm.runs.identity import identity
-from spikelm.store.records import digest
+from spikelm.store.hashing import digest
 from spikelm.store.result import Result
 from spikelm.store.store import Run
 

@@ -23,7 +23,7 @@ from spikelm.report.tables.build import build_table, table_runs
 from spikelm.report.tables.cells import TableData
 from spikelm.report.tables.formats import markdown_table, write_table
 from spikelm.report.tables.paper_table import TABLES, load_table
-from spikelm.store.records import write_atomic, write_json
+from spikelm.store.atomic import write_atomic, write_json
 from spikelm.store.result import Result
 from spikelm.store.store import Run, Store
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from spikelm.machine.disk import disk_errors
 from spikelm.machine.signals import Stopped
 from spikelm.report.query.selection import Results, Wanted
 from spikelm.report.reproduce.launcher import jobs_at_once
 from spikelm.report.reproduce.needs import Timings, needs_of, show_plan
 from spikelm.report.reproduce.progress import Overview, failures
-from spikelm.store.records import disk_errors, write_atomic
+from spikelm.store.atomic import write_atomic
 from spikelm.store.store import Store
 from spikelm.sweeps.job_file import CHOSEN, FILE, write_jobs
 

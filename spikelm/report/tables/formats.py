@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from spikelm.report.tables.cells import Cell, Line, TableData, letter, mark
-from spikelm.store.records import write_atomic
+from spikelm.store.atomic import write_atomic
 
 THREE = ("ours", "paper", "difference")
 TALL = 9  # rows that do not fit on a page on its side

@@ -10,7 +10,7 @@ from made_up_result import ENVIRONMENT, made_up
 
 from spikelm.catalog.energy import encoder_terms, energy_mj, mean_rate, spiking_energy_mj
 from spikelm.config.schema import BackboneConfig, Config, MeasureConfig, SourceConfig, TaskConfig
-from spikelm.store.records import digest
+from spikelm.store.hashing import digest
 from spikelm.store.result import Result
 from spikelm.store.store import Run
 

@@ -18,7 +18,7 @@ from made_up_result import ENVIRONMENT
 
 from spikelm.config.schema import StageConfig
 from spikelm.report.page.site import TEMPLATES, Built, Site
-from spikelm.store.records import digest
+from spikelm.store.hashing import digest
 from spikelm.store.store import Run
 
 PLANTED = "<script>alert('planted')</script><img src=x onerror=alert(1)>"
