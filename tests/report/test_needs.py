@@ -15,7 +15,7 @@ from rich.console import Console
 
 from spikelm.config.compose import load_config
 from spikelm.report.query.selection import Found, Results, Selection, Wanted
-from spikelm.report.reproduce.needs import Timings, minutes, needs_of, show_plan
+from spikelm.report.reproduce.needs import Timings, minutes, needs_of, show_needs
 from spikelm.report.reproduce.progress import Overview
 from spikelm.report.reproduce.reproduce import job_lines
 from spikelm.runs.experiment import open_run
@@ -54,7 +54,7 @@ def test_prerequisites_come_first_and_once_and_finished_runs_need_nothing(select
     assert [need.config.task.name for need in todo] == ["glue/cola"]
     assert todo[0].seconds == 30.0, "as long as the other task of its kind"
     console = Console(record=True, width=120, file=io.StringIO())
-    show_plan("table 9", needs, console)
+    show_needs("table 9", needs, console)
     text = console.export_text()
     assert "2 runs, 1 finished, 1 to do" in text
     assert "about 1 min of runs one after the other\n" in text
@@ -73,7 +73,7 @@ def test_a_plan_counts_what_is_made_again_for_its_weights(selection: Selection) 
     again = {need.config.task.name: need.seconds for need in needs if need.again}
     assert again == {"pretrain": 60.0, "glue/rte": None}, "the teacher, and what it is made from"
     console = Console(record=True, width=160, file=io.StringIO())
-    show_plan("table 4", needs, console)
+    show_needs("table 4", needs, console)
     text = console.export_text()
     assert "2 more are made again for their weights, which are gone: pretrain BERT T=1, glue/rte ann-bert_tiny" in text
     assert "about 1 min of runs one after the other, and 2 runs of which no earlier one tells" in text
@@ -89,13 +89,13 @@ def test_a_plan_names_the_systems_of_several_tasks_once_and_counts_on_runs_side_
     wanted = [results.find(system, f"glue/{task}") for task in tasks for system in systems]
     needs = [replace(need, seconds=1200.0) for need in needs_of(wanted, Timings([]))]
     console = Console(record=True, width=120, file=io.StringIO())
-    show_plan("table 3", needs, console, at_once=2)
+    show_needs("table 3", needs, console, at_once=2)
     text = console.export_text()
     assert text.count("LIF-BERT T=4") == 1, "all four groups have the same systems"
     assert text.count("the same 3 as pretrain") == 3
     assert "4.0 hours of runs one after the other, 2.0 hours with 2 at a time" in text
     console = Console(record=True, width=120, file=io.StringIO())
-    show_plan("table 3", [replace(needs[0], seconds=None), *needs[1:]], console)
+    show_needs("table 3", [replace(needs[0], seconds=None), *needs[1:]], console)
     assert "and 1 run of which no earlier one tells" in console.export_text()
 
 

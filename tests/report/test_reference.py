@@ -46,7 +46,7 @@ def test_a_finished_run_and_what_it_was_made_from_are_kept_and_read_again(select
     assert "2 finished runs" in index
     assert "1.0 hours of runs, one after the other, 1 thread each" in index
     assert {run.id for run in Store(tmp_path / "kept").runs()} == {pretrained, tuned}
-    there = Results(Selection("smoke", root=tmp_path / "kept")).result("lif_bert", "glue/rte")
+    there = Results(Selection("smoke", root=tmp_path / "kept")).find("lif_bert", "glue/rte").result
     assert there is not None
     assert there.metrics == Store(selection.root).find(tuned).result().metrics  # type: ignore[union-attr]
     text = (tmp_path / "kept" / "tables" / "table9-smoke-embedded-rte.md").read_text()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spikelm.errors import SpikeLMError
 from spikelm.report.figures.draw_neurons import kept_active_rates
-from spikelm.report.figures.figures import Drawing, PaperFigure, Runs
+from spikelm.report.figures.figures import Drawing, Numbers, PaperFigure, Runs
 from spikelm.report.figures.style import GREY, LOOKS, letters, look, new_figure, not_run, percent
 from spikelm.report.query.selection import Found, Results
 from spikelm.store.result import FiringRate
@@ -50,7 +50,7 @@ def linear_rates(per_site: Mapping[str, float]) -> list[tuple[int, str, float]]:
 def layer_rates(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     """Figure 2: spikes of LIF-BERT, ones of a binary BERT."""
     spiking, binary = figure.series
-    data: dict[str, Any] = {}
+    data: Numbers = {}
     remarks = []
     if spiking in runs:
         data[spiking.name] = linear_rates(_rates(runs[spiking]).per_site)
@@ -111,7 +111,7 @@ def before_and_after(figure: PaperFigure, runs: Runs, results: Results) -> Drawi
     if not runs:
         return Drawing()
     made, axes = new_figure(2, 2, 4.2, sharey=True)
-    data: dict[str, Any] = {}
+    data: Numbers = {}
     for panel, one in zip(axes.flat, figure.series, strict=True):
         if one not in runs:
             not_run(panel)

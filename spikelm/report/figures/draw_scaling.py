@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spikelm.report.figures.figures import Drawing, PaperFigure, Runs
+from spikelm.report.figures.figures import Drawing, Numbers, PaperFigure, Runs
 from spikelm.report.figures.style import look, new_figure
 from spikelm.report.query.selection import Results
 
@@ -29,7 +29,7 @@ def scaling(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     if not lines:
         return Drawing()
     made, panel = new_figure(1, 1, 3.2)
-    data: dict[str, Any] = {}
+    data: Numbers = {}
     for place, (name, points) in enumerate(lines.items()):
         x, y = (np.array(column, dtype=float) for column in zip(*sorted(points), strict=True))
         data[name] = {"parameters": x.tolist(), "loss": y.tolist()}

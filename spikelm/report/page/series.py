@@ -18,7 +18,6 @@ class Curve:
     size: int = 1  # values in a whole bucket
     steps: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
-    last: float = math.nan
     count: int = 0
     _held: int = 0  # values in the last bucket
 
@@ -27,7 +26,6 @@ class Curve:
         if not math.isfinite(value):
             return
         self.count += 1
-        self.last = value
         if self._held and self._held < self.size:
             self._held += 1
             self.steps[-1] += (step - self.steps[-1]) / self._held

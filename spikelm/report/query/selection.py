@@ -114,7 +114,3 @@ class Results:
             run = open_run(config)
             self._found[wanted] = Found(wanted, config, run, run.result())
         return self._found[wanted]
-
-    def result(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> Result | None:
-        """Its finished result, or None."""
-        return self.find(system, task, seed, extra).result

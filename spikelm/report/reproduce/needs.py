@@ -115,7 +115,7 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{max(1, round(seconds / 60))} min"
 
 
-def show_plan(title: str, needs: Sequence[Need], console: Console, at_once: int = 1) -> None:
+def show_needs(title: str, needs: Sequence[Need], console: Console, at_once: int = 1) -> None:
     """The runs needed, those there are, and about how long the others take, by task."""
     todo = [need for need in needs if not need.finished]
     asked = [need for need in needs if need.asked]

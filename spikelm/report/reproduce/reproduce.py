@@ -15,7 +15,7 @@ from spikelm.machine.disk import disk_errors
 from spikelm.machine.signals import Stopped
 from spikelm.report.query.selection import Results, Wanted
 from spikelm.report.reproduce.launcher import jobs_at_once
-from spikelm.report.reproduce.needs import Timings, needs_of, show_plan
+from spikelm.report.reproduce.needs import Timings, needs_of, show_needs
 from spikelm.report.reproduce.progress import Overview, failures
 from spikelm.store.atomic import write_atomic
 from spikelm.store.store import Store
@@ -38,7 +38,7 @@ def reproduce(
     found = [results.find(*one) for one in dict.fromkeys(wanted)]
     needs = needs_of(found, Timings(Store(root).results(), Store(root / "reference").results()))
     at_once = jobs_at_once(launcher, found[0].config.backbone) if found else 1
-    show_plan(title, needs, console, at_once)
+    show_needs(title, needs, console, at_once)
     missing = [one for one in found if one.result is None]
     if not missing or plan_only:
         return 0

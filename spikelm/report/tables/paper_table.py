@@ -74,15 +74,10 @@ class PaperTable:
     title: str
     columns: list[Column]
     rows: list[Row]
-    metrics: dict[str, str] = field(default_factory=dict)  # GLUE task -> the metric that is printed
     notes: list[str] = field(default_factory=list)
     footnotes: list[Footnote] = field(default_factory=list)
     averaged: tuple[Column, ...] = ()  # what `avg` is the mean of
     chosen: tuple[str, ...] | None = None  # the tasks it is made for; None: all of its own
-
-    @property
-    def systems(self) -> list[str]:
-        return list(dict.fromkeys(row.system for row in self.rows if row.system))
 
     @property
     def tasks(self) -> list[str]:
@@ -160,7 +155,6 @@ def load_table(id: int | str) -> PaperTable:
             )
             for row in raw["rows"]
         ],
-        metrics=metrics,
         notes=raw.get("notes", []),
         footnotes=[Footnote(**note) for note in raw.get("footnotes", [])],
         averaged=scores or nine,
