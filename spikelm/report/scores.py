@@ -36,7 +36,7 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Pa
         f"{', '.join(map(str, seeds))}: dev scores in %, mean of the tasks where all are there"
     )
     headings = ["system", *(_heading(task) for task in tasks), "mean", *MEASURES]
-    lines = [[name, *_cells(found, tasks)] for name, found in systems.items()]
+    lines = [[name, *_cells(jobs_of_system, tasks)] for name, jobs_of_system in systems.items()]
     shown = Table(title=title, title_justify="left")
     for heading in headings:
         shown.add_column(heading, justify="left" if heading == "system" else "right", no_wrap=True)

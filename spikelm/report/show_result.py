@@ -84,9 +84,9 @@ def _text_rows(result: Result) -> Iterator[tuple[str, str, str]]:
     """What a generated text costs."""
     if result.energy_detail is None:
         return
-    made = result.energy_detail.generated
-    lengths = f"{made.mean_source:.0f} tokens read, {made.mean_target:.0f} written, {made.beams} beams"
-    yield "energy fp32, one generated text", f"{made.fp32:.4f} mJ", f"{made.ann_fp32:.4f} mJ ANN"
+    text = result.energy_detail.generated
+    lengths = f"{text.mean_source:.0f} tokens read, {text.mean_target:.0f} written, {text.beams} beams"
+    yield "energy fp32, one generated text", f"{text.fp32:.4f} mJ", f"{text.ann_fp32:.4f} mJ ANN"
     yield "", "", lengths
     yield "LM head fp32, real-valued, apart", f"{result.energy_detail.lm_head_fp32:.4f} mJ", ""
 

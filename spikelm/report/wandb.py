@@ -209,10 +209,10 @@ def build_dashboard(root: Path, options: Options, console: Console) -> Path:
 def _saved(path: Path) -> dict[str, str]:
     """Where the dashboard was saved the last time; nothing where nobody knows."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        links = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    return {str(key): str(value) for key, value in links.items()} if isinstance(links, dict) else {}
 
 
 def log_report(root: Path, folder: Path, options: Options, mode: str) -> Path:
@@ -348,25 +348,25 @@ def save(dashboard: Dashboard, earlier: Mapping[str, str]) -> dict[str, str]:
         entity = dashboard.entity or str(wandb.Api().default_entity)
         full = replace(dashboard, entity=entity)
         here = {"entity": entity, "project": dashboard.project}
-        known = earlier if here.items() <= earlier.items() else {}
-        view = _renewed(workspace(full), known.get("workspace"), ("name", "sections", "runset_settings"))
-        document = _renewed(report(full), known.get("report"), ("title", "description", "blocks"))
+        saved = earlier if here.items() <= earlier.items() else {}
+        view = _renewed(workspace(full), saved.get("workspace"), ("name", "sections", "runset_settings"))
+        document = _renewed(report(full), saved.get("report"), ("title", "description", "blocks"))
         view.save()
         document.save()
     return {**here, "workspace": view.url, "report": document.url}
 
 
-def _renewed(made: Any, url: str | None, parts: Sequence[str]) -> Any:
+def _renewed(new: Any, url: str | None, parts: Sequence[str]) -> Any:
     """The one that is at `url` with what was made now, so that a second call leaves no second copy."""
     if not url:
-        return made
+        return new
     try:
-        there = type(made).from_url(url)
+        old = type(new).from_url(url)
     except Exception:  # deleted since, or of a server that is no more: a new one then
-        return made
+        return new
     for part in parts:
-        setattr(there, part, getattr(made, part))
-    return there
+        setattr(old, part, getattr(new, part))
+    return old
 
 
 def _key(name: str) -> str:

@@ -98,9 +98,9 @@ class Run:
     @property
     def status(self) -> Status:
         """status.json; the status of a new run where it is not there or not readable."""
-        known = _read_json(self.directory / "status.json") or {}
-        texts = {key: str(known.get(key) or "") for key in ("message", "time")}
-        return Status(self.id, str(known.get("state", "new")), **texts)
+        record = _read_json(self.directory / "status.json") or {}
+        texts = {key: str(record.get(key) or "") for key in ("message", "time")}
+        return Status(self.id, str(record.get("state", "new")), **texts)
 
     @property
     def state(self) -> str:
@@ -254,9 +254,8 @@ class Store:
 
     def open(self, run_id: str, label: str, task: str) -> Run:
         """The run with this id, whatever its label, or a new one that is not yet on disk."""
-        found = self.find(run_id)
-        if found is not None:
-            return found
+        if (run := self.find(run_id)) is not None:
+            return run
         name = safe_name(label)
         directory = self.root / safe_name(task) / f"{name}-{run_id[:8]}"
         if directory.exists():  # another run shares the 8 digits

@@ -89,8 +89,8 @@ def states(ids: Sequence[str]) -> dict[str, str] | None:
     done = subprocess.run(["squeue", *words], capture_output=True, text=True)
     if done.returncode and "Invalid job id" not in done.stderr:
         return None
-    found = dict(line.strip().split("|", 1) for line in done.stdout.splitlines() if "|" in line)
-    return {id: found[id] for id in ids if id in found}
+    known = dict(line.strip().split("|", 1) for line in done.stdout.splitlines() if "|" in line)
+    return {id: known[id] for id in ids if id in known}
 
 
 def run_array(launcher: Any, job_overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
@@ -165,12 +165,12 @@ def wait(jobs: Sequence[Job], tell: Callable[[str], None] = _say) -> dict[int, s
         if now - asked < min(SLOWEST, 2 + (now - started) / 20):
             time.sleep(1.0)
             continue
-        asked, found = now, states(list(left))
-        if found is None:  # the controller is busy or away; the jobs are not
+        asked, current = now, states(list(left))
+        if current is None:  # the controller is busy or away; the jobs are not
             continue
         for job in list(left.values()):
-            state = found.get(job.id, "unknown to Slurm")
-            if job.id in found and not state.startswith(ENDED):
+            state = current.get(job.id, "unknown to Slurm")
+            if job.id in current and not state.startswith(ENDED):
                 gone.pop(job.id, None)
             elif now - gone.setdefault(job.id, now) > PATIENCE and not _there(job.result):
                 if state.startswith(TAKEN_AWAY) and returned.get(job.id, 0) < RETURNS and _requeue(job.id):

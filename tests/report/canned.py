@@ -12,7 +12,7 @@ from made_up_result import made_up
 
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
-from spikelm.report.query.selection import Found, Results, Selection, Wanted
+from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
 from spikelm.store.hashing import digest
 from spikelm.store.result import Result
 from spikelm.store.store import Run, safe_name
@@ -34,14 +34,14 @@ class Canned(Results):
         super().__init__(Selection("smoke", "embedded", tuple(seeds), root))
         self.known = known
 
-    def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> Found:
+    def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> SelectedRun:
         seed = 42 if task == "pretrain" else self.selection.seeds[0] if seed is None else seed
         id = digest([system, task, seed, list(extra)])[:16]
         run = Run(self.selection.root, self.selection.root / safe_name(task) / f"{system}-{id[:8]}", id)
         own = config_of(system)
         config = replace(own, task=replace(own.task, name=task))
         result = self.known.get((system, task, seed))
-        return Found(Wanted(system, task, seed, tuple(extra)), config, run, result)
+        return SelectedRun(Wanted(system, task, seed, tuple(extra)), config, run, result)
 
 
 def result(

@@ -16,7 +16,7 @@ from spikelm.report.figures.draw_firing import linear_rates
 from spikelm.report.figures.draw_scaling import power_law
 from spikelm.report.figures.draw_variance import gaussian_rate, laplace_rate, neuron_rates
 from spikelm.report.figures.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
-from spikelm.report.query.selection import Found
+from spikelm.report.query.selection import SelectedRun
 
 SITES = ("qkv_in", "key_out", "value_out", "attn_out_in", "ffn1_in", "ffn2_in")
 
@@ -81,7 +81,7 @@ def test_a_run_without_weights_says_so(tmp_path: Path) -> None:
 
 def test_the_series_over_width_has_a_run_for_each_size_and_number_of_steps(tmp_path: Path) -> None:
     class Wide(Canned):
-        def find(self, system: str, task: str, seed: int | None = None, extra: Any = ()) -> Found:
+        def find(self, system: str, task: str, seed: int | None = None, extra: Any = ()) -> SelectedRun:
             found = super().find(system, task, seed, extra)
             size = int(extra[0].partition("=")[2]) ** 2
             return found._replace(result=result("pretrain", {"loss": 3.0 * size**-0.1}, parameters=size))

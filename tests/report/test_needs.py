@@ -14,7 +14,7 @@ from made_up_result import ENVIRONMENT, made_up
 from rich.console import Console
 
 from spikelm.config.compose import load_config
-from spikelm.report.query.selection import Found, Results, Selection, Wanted
+from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
 from spikelm.report.reproduce.needs import Timings, minutes, needs_of, show_needs
 from spikelm.report.reproduce.progress import Overview
 from spikelm.report.reproduce.reproduce import job_lines
@@ -23,7 +23,7 @@ from spikelm.runs.identity import pretraining_of
 from spikelm.store.result import Result
 
 
-def finish(found: Found, seconds: float = 60.0, weights: bool = True) -> None:
+def finish(found: SelectedRun, seconds: float = 60.0, weights: bool = True) -> None:
     run = found.run
     if weights:
         (run.directory / "model").mkdir(parents=True)

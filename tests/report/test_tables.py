@@ -16,7 +16,7 @@ from made_up_result import ENVIRONMENT, made_up
 from spikelm.config.compose import load_config
 from spikelm.config.schema import Config, SourceConfig
 from spikelm.errors import ConfigError, DataError
-from spikelm.report.query.selection import Found
+from spikelm.report.query.selection import SelectedRun
 from spikelm.report.tables.build import build_table, table_runs
 from spikelm.report.tables.cells import Cell
 from spikelm.report.tables.formats import markdown
@@ -249,7 +249,7 @@ def test_local_files_are_those_of_the_runs_there_are(tmp_path: Path) -> None:
 
 def test_where_nothing_is_pretrained_measures_are_of_the_fine_tuned_runs(tmp_path: Path) -> None:
     class Given(Canned):
-        def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> Found:
+        def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> SelectedRun:
             if task == "pretrain":
                 raise ConfigError("task=pretrain starts from scratch")
             if task not in ("glue/rte", "glue/cola"):

@@ -16,7 +16,7 @@ from spikelm.config.schema import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.figures.draw_firing import linear_rates
 from spikelm.report.figures.figures import load_figure, series_of
-from spikelm.report.query.selection import Found, Results
+from spikelm.report.query.selection import Results, SelectedRun
 from spikelm.report.tables.build import has_pretraining
 from spikelm.report.tables.paper_table import GLUE, PaperTable, load_table
 from spikelm.store.result import Metrics, Result
@@ -83,7 +83,7 @@ def check_claims(results: Results) -> list[Verdict]:
 def check_claim(claim: Claim, results: Results) -> Verdict:
     """Mean over the seeds that all of its quantities have; not run as long as there is no such seed."""
     values: dict[str, dict[int, float]] = {name: {} for name in claim.ours}
-    used: dict[tuple[str, int], list[Found]] = {}
+    used: dict[tuple[str, int], list[SelectedRun]] = {}
     missing: dict[str, None] = {}
     reason = ""
     for name, quantity in claim.ours.items():
@@ -122,16 +122,16 @@ def check_claim(claim: Claim, results: Results) -> Verdict:
 # --- the numbers that claims compare, at one seed ---
 
 
-def measured(quantity: Quantity, results: Results, seed: int) -> tuple[float | None, list[Found]]:
+def measured(quantity: Quantity, results: Results, seed: int) -> tuple[float | None, list[SelectedRun]]:
     """The value at one seed, None while a run of it is missing, and its runs."""
     runs = runs_of(quantity, results, seed)
-    told = [run.result for run in runs if run.result is not None]
-    if not runs or len(told) < len(runs):
+    of_runs = [run.result for run in runs if run.result is not None]
+    if not runs or len(of_runs) < len(runs):
         return None, runs
-    return _value(quantity, told), runs
+    return _value(quantity, of_runs), runs
 
 
-def runs_of(quantity: Quantity, results: Results, seed: int) -> list[Found]:
+def runs_of(quantity: Quantity, results: Results, seed: int) -> list[SelectedRun]:
     """The runs that a quantity is computed from."""
     system = quantity.system
     if quantity.measure in WIDTHS:
@@ -147,21 +147,21 @@ def runs_of(quantity: Quantity, results: Results, seed: int) -> list[Found]:
     return [results.find(system, "pretrain", seed)]
 
 
-def _value(quantity: Quantity, told: Sequence[Result]) -> float | None:
+def _value(quantity: Quantity, of_runs: Sequence[Result]) -> float | None:
     name = quantity.measure
     if quantity.metric:
-        return told[0].metrics.get(quantity.metric)
+        return of_runs[0].metrics.get(quantity.metric)
     if name in AVERAGES:
-        return glue_mean(load_table(quantity.table), {one.task: AVERAGES[name](one) for one in told})
+        return glue_mean(load_table(quantity.table), {one.task: AVERAGES[name](one) for one in of_runs})
     if name in WIDTHS:
-        losses = [float(one.metrics["loss"] or 0.0) for one in sorted(told, key=lambda one: one.parameters)]
+        losses = [float(one.metrics["loss"] or 0.0) for one in sorted(of_runs, key=lambda one: one.parameters)]
         falls = all(wide < narrow for narrow, wide in itertools.pairwise(losses))
         return float(falls) if name == "losses_fall" else sum(losses)
     if name not in SINGLE:
         raise ConfigError(
             f"measure {name!r} of a claim is not known", f"known: {', '.join((*SINGLE, *AVERAGES, *WIDTHS))}"
         )
-    values = [SINGLE[name](one) for one in told]
+    values = [SINGLE[name](one) for one in of_runs]
     return None if None in values else fmean(value for value in values if value is not None)
 
 

@@ -53,7 +53,7 @@ def draw_curves(overrides: Sequence[str], metric: str, root: Path, output: Path 
 
 def read_metric(run: Run, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Steps and values of one logged metric of a run."""
-    rows = [(step, value) for step, found, value in run.metrics() if found == name]
+    rows = [(step, value) for step, metric, value in run.metrics() if metric == name]
     return np.array([step for step, _ in rows]), np.array([value for _, value in rows])
 
 

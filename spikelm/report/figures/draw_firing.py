@@ -10,7 +10,7 @@ from spikelm.errors import SpikeLMError
 from spikelm.report.figures.draw_neurons import kept_active_rates
 from spikelm.report.figures.figures import Drawing, Numbers, PaperFigure, Runs
 from spikelm.report.figures.style import GREY, LOOKS, letters, look, new_figure, not_run, percent
-from spikelm.report.query.selection import Found, Results
+from spikelm.report.query.selection import Results, SelectedRun
 from spikelm.store.result import FiringRate
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def layer_rates(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
             remarks.append(f"{binary.name}: {error.what}.")
     if not data:
         return Drawing(remark=" ".join(remarks))
-    made, axes = new_figure(1, 2, 2.5, sharey=True)
+    drawn, axes = new_figure(1, 2, 2.5, sharey=True)
     for panel, name in zip(axes, (spiking.name, binary.name), strict=True):
         if name in data:
             _bars(panel, data[name])
@@ -71,15 +71,15 @@ def layer_rates(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     percent(axes[0], 0.75)
     axes[1].axhline(0.5, color=GREY, linewidth=0.8, linestyle="--")
     axes[0].set_ylabel("share of active values")
-    _kinds_legend(made)
+    _kinds_legend(drawn)
     means = {name: fmean(rate for _, _, rate in rates) for name, rates in data.items()}
     said = ", ".join(f"{name} {mean:.1%}" for name, mean in means.items())
-    return Drawing(made, {"rates": data, "means": means}, " ".join([*remarks, f"Mean over linear layers: {said}."]))
+    return Drawing(drawn, {"rates": data, "means": means}, " ".join([*remarks, f"Mean over linear layers: {said}."]))
 
 
-def _rates(found: Found) -> FiringRate:
-    assert found.result is not None, "only finished runs are drawn"
-    return found.result.firing_rate
+def _rates(selected: SelectedRun) -> FiringRate:
+    assert selected.result is not None, "only finished runs are drawn"
+    return selected.result.firing_rate
 
 
 def _bars(panel: Axes, rates: Sequence[tuple[int, str, float]]) -> None:
@@ -110,7 +110,7 @@ def before_and_after(figure: PaperFigure, runs: Runs, results: Results) -> Drawi
     """Figure 5: learnable amplitudes and k = 2, 3, 4, before and after training."""
     if not runs:
         return Drawing()
-    made, axes = new_figure(2, 2, 4.2, sharey=True)
+    drawn, axes = new_figure(2, 2, 4.2, sharey=True)
     data: Numbers = {}
     for panel, one in zip(axes.flat, figure.series, strict=True):
         if one not in runs:
@@ -120,7 +120,7 @@ def before_and_after(figure: PaperFigure, runs: Runs, results: Results) -> Drawi
         pair = {"before training": rate.initial_per_site, "after training": rate.per_site}
         data[one.name] = {when: linear_rates(sites) for when, sites in pair.items() if sites}
         for place, (when, rates) in enumerate(data[one.name].items()):
-            mean = fmean(found for _, _, found in rates)
+            mean = fmean(rate for _, _, rate in rates)
             shown = look(place, line=place == 1)
             label = f"{when}: mean {mean:.1%}"
             if place == 0:
@@ -139,4 +139,4 @@ def before_and_after(figure: PaperFigure, runs: Runs, results: Results) -> Drawi
         panel.set_xlabel("")
     for row in axes:
         row[0].set_ylabel("firing rate")
-    return Drawing(made, data)
+    return Drawing(drawn, data)

@@ -15,36 +15,36 @@ import numpy as np
 from spikelm.errors import CheckpointError, SpikeLMError
 from spikelm.report.figures.figures import Drawing, PaperFigure, Runs
 from spikelm.report.figures.style import LOOKS, new_figure
-from spikelm.report.query.selection import Found, Results
+from spikelm.report.query.selection import Results, SelectedRun
 from spikelm.store.atomic import write_json
 
 if TYPE_CHECKING:
     from spikelm.runs.probe import SitePicture, StepPicture
 
 
-def kept_active_rates(found: Found, results: Results) -> dict[str, float]:
+def kept_active_rates(selected: SelectedRun, results: Results) -> dict[str, float]:
     """Share of active values that leaves each site of a finished run's model."""
-    rates: dict[str, float] = _kept_probe(found, results, "active_rates")
+    rates: dict[str, float] = _kept_probe(selected, results, "active_rates")
     return rates
 
 
-def kept_picture(found: Found, results: Results) -> SitePicture:
+def kept_picture(selected: SelectedRun, results: Results) -> SitePicture:
     """What one neuron layer of a finished run's model sees and does."""
     from spikelm.runs.probe import read_picture
 
-    return read_picture(_kept_probe(found, results, "picture"))
+    return read_picture(_kept_probe(selected, results, "picture"))
 
 
-def _kept_probe(found: Found, results: Results, name: str) -> Any:
+def _kept_probe(selected: SelectedRun, results: Results, name: str) -> Any:
     """What `spikelm.runs.probe` says of a finished run; from runs/figures/data/ where it was asked before."""
-    path = results.selection.root / "figures" / "data" / f"{name}-{found.run.id}.json"
+    path = results.selection.root / "figures" / "data" / f"{name}-{selected.run.id}.json"
     if path.is_file():
         return json.loads(path.read_text())
-    if found.result is None or not (found.run.directory / "model" / "config.json").is_file():
-        raise CheckpointError(f"{found.run.directory} has no weights", "run it again with force=true")
+    if selected.result is None or not (selected.run.directory / "model" / "config.json").is_file():
+        raise CheckpointError(f"{selected.run.directory} has no weights", "run it again with force=true")
     from spikelm.runs import probe
 
-    model, batch = probe.load_for_probe(found.run.directory, found.result.config, results.selection.root)
+    model, batch = probe.load_for_probe(selected.run.directory, selected.result.config, results.selection.root)
     value = probe.active_rates(model, batch) if name == "active_rates" else asdict(probe.picture(model, batch))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, value)
@@ -55,13 +55,13 @@ def neuron(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     """One row per time step: histograms of input and potential, and the shares of spikes."""
     if not runs:
         return Drawing()
-    (found,) = runs.values()
+    (selected,) = runs.values()
     try:
-        picture = kept_picture(found, results)
+        picture = kept_picture(selected, results)
     except SpikeLMError as error:
         return Drawing(remark=f"It cannot be drawn: {error.what}.")
     edges, steps = np.array(picture.edges), picture.steps
-    made, axes = new_figure(len(steps), 3, 0.55 + 1.25 * len(steps), squeeze=False)
+    drawn, axes = new_figure(len(steps), 3, 0.55 + 1.25 * len(steps), squeeze=False)
     centres, width = (edges[:-1] + edges[1:]) / 2, edges[1] - edges[0]
     most = max(max(step.input + step.membrane) for step in steps)
     reach = _reach(centres, steps)
@@ -79,7 +79,7 @@ def neuron(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
         panel.set_xlabel(label)
     rate = float(np.mean([step.negative + step.positive for step in steps]))
     remark = f"Site {picture.site}; {rate:.1%} of its values fire."
-    return Drawing(made, {**asdict(picture), "firing_rate": rate}, remark)
+    return Drawing(drawn, {**asdict(picture), "firing_rate": rate}, remark)
 
 
 def _reach(centres: np.ndarray, steps: Sequence[StepPicture]) -> float:

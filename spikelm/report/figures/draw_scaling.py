@@ -23,12 +23,12 @@ def power_law(parameters: np.ndarray, losses: np.ndarray) -> tuple[float, float]
 def scaling(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     """One line per number of time steps; loss of held-out text, masked words and next sentence together."""
     lines: dict[str, list[tuple[int, float]]] = {}
-    for one, found in runs.items():
-        if found.result is not None and (loss := found.result.metrics["loss"]) is not None:
-            lines.setdefault(one.name.partition(",")[0], []).append((found.result.parameters, loss))
+    for one, selected in runs.items():
+        if selected.result is not None and (loss := selected.result.metrics["loss"]) is not None:
+            lines.setdefault(one.name.partition(",")[0], []).append((selected.result.parameters, loss))
     if not lines:
         return Drawing()
-    made, panel = new_figure(1, 1, 3.2)
+    drawn, panel = new_figure(1, 1, 3.2)
     data: Numbers = {}
     for place, (name, points) in enumerate(lines.items()):
         x, y = (np.array(column, dtype=float) for column in zip(*sorted(points), strict=True))
@@ -48,7 +48,7 @@ def scaling(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     panel.set_xlabel("parameters")
     panel.set_ylabel("pretraining loss, held-out text")
     panel.legend()
-    return Drawing(made, data)
+    return Drawing(drawn, data)
 
 
 def _plain_ticks(panel: Any, values: list[float]) -> None:

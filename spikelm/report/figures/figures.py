@@ -14,7 +14,7 @@ import yaml
 from spikelm.config.schema import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.figures.style import styled
-from spikelm.report.query.selection import Found, Results, Wanted
+from spikelm.report.query.selection import Results, SelectedRun, Wanted
 from spikelm.store.atomic import plain, write_atomic
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Drawing:
     remark: str = ""  # for the caption
 
 
-Runs = Mapping[Series, Found]  # the finished runs of a figure
+Runs = Mapping[Series, SelectedRun]  # the finished runs of a figure
 #: what draws: from the figure, its finished runs and the selection's results
 Draw = Callable[[PaperFigure, Runs, Results], Drawing]
 
@@ -116,21 +116,21 @@ def figure_runs(figure: PaperFigure, results: Results) -> list[Wanted]:
         from spikelm.report.tables.paper_table import load_table
 
         return table_runs(load_table(figure.table), results)
-    return [found.wanted for found in _found(figure, results)[0].values()]
+    return [run.wanted for run in _selected(figure, results)[0].values()]
 
 
-def _found(figure: PaperFigure, results: Results) -> tuple[dict[Series, Found], str]:
+def _selected(figure: PaperFigure, results: Results) -> tuple[dict[Series, SelectedRun], str]:
     """The runs of its series, and why some cannot be at this scale."""
-    found: dict[Series, Found] = {}
+    runs: dict[Series, SelectedRun] = {}
     why = ""
     for one in series_of(figure, results):
         try:
-            found[one] = results.find(one.system, one.task, extra=one.extra)
+            runs[one] = results.find(one.system, one.task, extra=one.extra)
         except ConfigError as error:  # pretraining where the weights are given
             why = f"{one.name} cannot be run at scale {results.selection.scale}: {error.what}."
-    if figure.widths and not found and not why:
+    if figure.widths and not runs and not why:
         why = f"It has no widths for scale {results.selection.scale}."
-    return found, why
+    return runs, why
 
 
 def draw_figure(id: str, results: Results) -> Drawn:
@@ -138,8 +138,8 @@ def draw_figure(id: str, results: Results) -> Drawn:
     figure = load_figure(id)
     module, _, name = figure.draw.partition(":")
     draw: Draw = getattr(import_module(f"spikelm.report.figures.{module}"), name)
-    found, why = _found(figure, results)
-    finished = {one: run for one, run in found.items() if run.result is not None}
+    selected, why = _selected(figure, results)
+    finished = {one: run for one, run in selected.items() if run.result is not None}
     with styled():
         drawing = draw(figure, finished, results)
     wanted = figure_runs(figure, results)
@@ -171,7 +171,7 @@ def write_figure(drawn: Drawn, root: Path) -> list[Path]:
         drawn.figure.savefig(paths[1], metadata={"CreationDate": None})
         drawn.figure.savefig(paths[2], metadata={"Date": None})
     plt.close(drawn.figure)
-    known = {key: getattr(drawn, key) for key in ("id", "title", "caption", "runs", "missing", "data")}
+    record = {key: getattr(drawn, key) for key in ("id", "title", "caption", "runs", "missing", "data")}
     paths.append(folder / f"{drawn.name}.json")
-    write_atomic(paths[-1], json.dumps(plain(known), indent=1, ensure_ascii=False) + "\n")
+    write_atomic(paths[-1], json.dumps(plain(record), indent=1, ensure_ascii=False) + "\n")
     return paths

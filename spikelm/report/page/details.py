@@ -158,10 +158,10 @@ def _measures(result: Result) -> Iterator[Measure]:
         yield Measure("firing rate, weighted by MACs", f"{rate.mean:.1%}", before)
     yield Measure("bits of weights, activations", f"{result.bits.weights}, {result.bits.activations}")
     if result.energy_detail:
-        made = result.energy_detail.generated
-        lengths = f"{made.mean_source:.0f} tokens read, {made.mean_target:.0f} tokens written, {made.beams} beams"
-        against = f"{made.ann_fp32:.4f} mJ ANN; {lengths}"
-        yield Measure("energy fp32, one generated text", f"{made.fp32:.4f} mJ", against)
+        text = result.energy_detail.generated
+        lengths = f"{text.mean_source:.0f} tokens read, {text.mean_target:.0f} tokens written, {text.beams} beams"
+        against = f"{text.ann_fp32:.4f} mJ ANN; {lengths}"
+        yield Measure("energy fp32, one generated text", f"{text.fp32:.4f} mJ", against)
     yield Measure("parameters", f"{result.parameters:,}")
     yield Measure("steps", f"{result.steps:,}")
     yield Measure("seconds", f"{result.seconds:,.0f}")
@@ -249,14 +249,14 @@ def _by_name(terms: Sequence[Term], rates: Mapping[str, float] | None, T: int) -
     for name, same in by_name.items():
         fires = [site_rate(one.site, rates) if one.site is not None and rates is not None else None for one in same]
         costs = [mac if rate is None else ac * T * rate for rate in fires]
-        known = [rate for rate in fires if rate is not None]
+        of_sites = [rate for rate in fires if rate is not None]
         lines.append(
             EnergyLine(
                 name,
                 macs=sum(term.macs for term in same),
                 mj=sum(term.macs * cost * 1e-9 for term, cost in zip(same, costs, strict=True)),
                 ann=sum(term.macs * mac * 1e-9 for term in same),
-                rate=fmean(known) if known else None,
+                rate=fmean(of_sites) if of_sites else None,
             )
         )
     return lines

@@ -124,9 +124,11 @@ def _tables(folder: Path, names: Names) -> list[TableSection]:
         _or_broken(TableSection, path, lambda path: _from_json(path, names))
         for path in sorted(folder.glob("table*.json"))
     ]
-    known = {table.name for table in data}
+    names_of_data = {table.name for table in data}
     text = [
-        _or_broken(TableSection, path, _from_markdown) for path in sorted(folder.glob("*.md")) if path.stem not in known
+        _or_broken(TableSection, path, _from_markdown)
+        for path in sorted(folder.glob("*.md"))
+        if path.stem not in names_of_data
     ]
     return sorted([*data, *text], key=lambda table: _place(table.name))
 
@@ -142,8 +144,8 @@ def _or_broken(kind: Callable[..., Entry], path: Path, read: Callable[[Path], En
 
 def _place(name: str) -> tuple[bool, int, str]:
     """Tables of the paper first, by number."""
-    found = re.match(r"table(\d+)", name)
-    return (found is None, int(found[1]) if found else 0, name)
+    number = re.match(r"table(\d+)", name)
+    return (number is None, int(number[1]) if number else 0, name)
 
 
 def _made(path: Path) -> str:
@@ -202,8 +204,8 @@ def _from_markdown(path: Path) -> TableSection:
 
 
 def _split(cell: str) -> TableCell:
-    found = CELL.fullmatch(cell)
-    ours, paper = (found["ours"].strip(), found["paper"]) if found else (cell, "")
+    both = CELL.fullmatch(cell)
+    ours, paper = (both["ours"].strip(), both["paper"]) if both else (cell, "")
     delta = ""
     if (ours_number := NUMBER.match(ours)) and NUMBER.fullmatch(paper):
         digits = len(paper.partition(".")[2])
@@ -221,8 +223,8 @@ def _figure(path: Path, names: Names) -> FigureSection:
     """A picture; title, caption and runs from the file beside it, where there is one."""
     raw: Mapping[str, Any] = {}
     with contextlib.suppress(OSError, ValueError):
-        known = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        raw = known if isinstance(known, dict) else {}
+        about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        raw = about if isinstance(about, dict) else {}
     source, broken = _picture(path)
     return FigureSection(
         name=path.stem,
@@ -253,8 +255,8 @@ def _linked(raw: Mapping[str, Any], names: Names) -> list[str]:
 
 
 def _words(raw: Mapping[str, Any], key: str) -> list[str]:
-    found = raw.get(key)
-    return [str(item) for item in found] if isinstance(found, list) else []
+    items = raw.get(key)
+    return [str(item) for item in items] if isinstance(items, list) else []
 
 
 def _claims(path: Path, names: Names) -> ClaimsSection:

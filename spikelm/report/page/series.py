@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 POINTS = 240  # of a curve, at most
-NAMES = 200  # curves of a run, at most; a spiking BERT logs one a site
+NAMES = 200  # curves of a run, at most; a spiking BERT logs one per site
 
 
 @dataclass
@@ -64,7 +64,7 @@ def _rows(path: Path) -> Iterator[tuple[int, str, float]]:
             try:  # a row torn by a crash has no end of line, or not three fields
                 step, rest = line[:-1].split(",", 1) if line.endswith("\n") else ("", "")
                 name, value = rest.rsplit(",", 1)
-                found = int(step), name.strip('"'), float(value)
+                row = int(step), name.strip('"'), float(value)
             except ValueError:
                 continue
-            yield found
+            yield row

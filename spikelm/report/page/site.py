@@ -46,7 +46,7 @@ class KnownRun:
     """What a build keeps of a run for the next one."""
 
     fingerprint: list[int]
-    told: bool  # whether its page says the command
+    has_command: bool  # whether its page says the command
     row: RunRow
 
 
@@ -76,15 +76,15 @@ class Site:
             return self._build()
 
     def _build(self) -> Built:
-        known = self._load()
-        commands = Commands(known.bases, self._seconds)
+        last = self._load()
+        commands = Commands(last.bases, self._seconds)
         runs: dict[str, KnownRun] = {}
         listed = list(entries.directories(self.root))
         ids = {id for _, id in listed if id}
         rendered = written = 0
         for directory, id in listed:
             key = f"{directory.parent.name}/{directory.name}"
-            before, fingerprint = known.runs.get(key), entries.fingerprint(directory)
+            before, fingerprint = last.runs.get(key), entries.fingerprint(directory)
             if before and before.fingerprint == fingerprint and self._current(before, commands):
                 runs[key] = before
                 continue
@@ -98,28 +98,28 @@ class Site:
         written += self._write_lists(rows)
         self._forget({row.name for row in rows})
         self._save(State(runs, commands.bases))
-        untold = sum(not run.told for run in runs.values())
+        untold = sum(not run.has_command for run in runs.values())
         return Built(self.folder / "index.html", len(runs), rendered, written, untold)
 
     def _run_page(self, record: Record, command: str | None, ids: set[str]) -> tuple[RunRow, list[str]]:
         """Row and page of a run; what cannot be shown makes it a broken one, not a failed build."""
-        known = {"base": "../", "command": command, "ids": ids}
+        context = {"base": "../", "command": command, "ids": ids}
         try:
             row = entries.row_of(record)
-            return row, list(self._render("run.html", row=row, **known, **vars(details(record))))
+            return row, list(self._render("run.html", row=row, **context, **vars(details(record))))
         except Exception as error:  # a run must not keep the others from being shown
             problem = f"its records cannot be shown: {type(error).__name__}: {error}"
             bare = replace(record, state=entries.BROKEN, problem=problem, result=None, config=None)
             row = entries.row_of(bare)
-            return row, list(self._render("run.html", row=row, **known, **vars(details(bare))))
+            return row, list(self._render("run.html", row=row, **context, **vars(details(bare))))
 
-    def _current(self, known: KnownRun, commands: Commands) -> bool:
+    def _current(self, run: KnownRun, commands: Commands) -> bool:
         """Whether a page whose records are as they were is up to date.
 
         What has no result may change its state without a file that says so: it is looked at every time.
         """
-        finished = known.row.state == "finished"
-        return finished and (known.told or commands.late) and self._page(known.row.name).is_file()
+        finished = run.row.state == "finished"
+        return finished and (run.has_command or commands.late) and self._page(run.row.name).is_file()
 
     def _write_lists(self, rows: list[RunRow]) -> int:
         sections = read_sections(self.root, {row.id: row.name for row in rows if row.id})
@@ -155,15 +155,15 @@ class Site:
     def _write(self, path: Path, pieces: Iterable[str]) -> int:
         """Replace `path` if its content is another; 1 if it was. No fsync: a lost page is made again."""
         temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
-        found = hashlib.sha256()
+        content = hashlib.sha256()
         try:
             with open(temporary, "wb") as file:
                 for piece in pieces:
                     data = piece.encode("utf-8", "replace")
-                    found.update(data)
+                    content.update(data)
                     file.write(data)
             with contextlib.suppress(OSError), open(path, "rb") as old:
-                if hashlib.file_digest(old, "sha256").digest() == found.digest():
+                if hashlib.file_digest(old, "sha256").digest() == content.digest():
                     return 0
             os.replace(temporary, path)
             return 1
@@ -178,15 +178,15 @@ class Site:
 
     def _load(self) -> State:
         """What the last build knew; nothing of it where code, templates or conf have changed since."""
-        known = State({}, {})
+        state = State({}, {})
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             saved = json.loads((self.folder / STATE).read_text())
             if saved["composed"] == self._composed:
-                known = State({}, dict(saved["bases"]))
+                state = State({}, dict(saved["bases"]))
             if saved["version"] == self._version:
                 runs = {key: KnownRun(**{**run, "row": RunRow(**run["row"])}) for key, run in saved["runs"].items()}
-                known = State(runs, known.bases)
-        return known
+                state = State(runs, state.bases)
+        return state
 
     def _save(self, state: State) -> None:
         saved = {"version": self._version, "composed": self._composed, **asdict(state)}

@@ -37,11 +37,11 @@ def list_runs(root: Path) -> int:
 def local_root(root: Path, scale: str) -> str:
     """The folder that the runs of a scale on local files were made from, when they agree on one."""
     configs = [result.config for result in Store(root).results() if result.scale == scale]
-    found = sorted({str(config.source.root) for config in configs if config.source.name == "local"})
-    if len(found) == 1:
-        return found[0]
-    what = f"runs from {len(found)} folders" if found else "no runs from local files"
-    raise ConfigError(f"{what} at scale {scale}: which files?", f"source.root={found[0] if found else 'DIR'}")
+    folders = sorted({str(config.source.root) for config in configs if config.source.name == "local"})
+    if len(folders) == 1:
+        return folders[0]
+    what = f"runs from {len(folders)} folders" if folders else "no runs from local files"
+    raise ConfigError(f"{what} at scale {scale}: which files?", f"source.root={folders[0] if folders else 'DIR'}")
 
 
 def _cells(run: Run) -> list[str]:

@@ -86,7 +86,7 @@ class Wanted(NamedTuple):
         return " ".join(["spikelm-run", *words])
 
 
-class Found(NamedTuple):
+class SelectedRun(NamedTuple):
     """A wanted run: its config, its directory (there or not) and its result, None while it is not finished."""
 
     wanted: Wanted
@@ -100,9 +100,9 @@ class Results:
 
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
-        self._found: dict[Wanted, Found] = {}
+        self._found: dict[Wanted, SelectedRun] = {}
 
-    def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> Found:
+    def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> SelectedRun:
         """The run of a system on a task. A pretrained or general run has the seed of its stage: all seeds share it."""
         wanted = Wanted(system, task, self.selection.seeds[0] if seed is None else seed, tuple(extra))
         if wanted not in self._found:
@@ -112,5 +112,5 @@ class Results:
                 config = replace(config, seed=stage.seed)
                 wanted = wanted._replace(seed=stage.seed)
             run = open_run(config)
-            self._found[wanted] = Found(wanted, config, run, run.result())
+            self._found[wanted] = SelectedRun(wanted, config, run, run.result())
         return self._found[wanted]

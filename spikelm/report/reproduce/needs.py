@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.config.schema import Config
-from spikelm.report.query.selection import Found
+from spikelm.report.query.selection import SelectedRun
 from spikelm.report.query.settings import neuron_name
 from spikelm.runs.experiment import open_run
 from spikelm.runs.identity import label, prerequisites
@@ -77,19 +77,19 @@ def _group(config: Config) -> tuple[str, str]:
     return config.scale, config.task.kind
 
 
-def needs_of(wanted: Sequence[Found], timings: Timings) -> list[Need]:
+def needs_of(wanted: Sequence[SelectedRun], timings: Timings) -> list[Need]:
     """The wanted runs with all they need, each once, what is needed first coming first."""
-    found: dict[str, Need] = {}
+    needs: dict[str, Need] = {}
     asked = {one.run.id for one in wanted}
     waited_for: set[str] = set()
     again: set[str] = set()
 
     def visit(config: Config, run: Run, finished: bool) -> None:
-        if run.id in found:
+        if run.id in needs:
             return
         if not finished:
             visit_before(config)
-        found[run.id] = Need(config, run, finished, run.id in asked, None if finished else timings.about(config))
+        needs[run.id] = Need(config, run, finished, run.id in asked, None if finished else timings.about(config))
 
     def visit_before(config: Config) -> None:
         for needed in prerequisites(config).values():
@@ -106,7 +106,7 @@ def needs_of(wanted: Sequence[Found], timings: Timings) -> list[Need]:
         replace(need, needed=id in waited_for, again=True, seconds=timings.about(need.config))
         if id in again
         else replace(need, needed=id in waited_for)
-        for id, need in found.items()
+        for id, need in needs.items()
     ]
 
 
@@ -132,9 +132,9 @@ def show_needs(title: str, needs: Sequence[Need], console: Console, at_once: int
     if again := [need for need in needs if need.again]:
         names = ", ".join(need.title for need in again)
         console.print(f"  {len(again)} more are made again for their weights, which are gone: {names}", highlight=False)
-    known = [need.seconds for need in (*todo, *again) if need.seconds is not None]
-    unknown = len(todo) + len(again) - len(known)
-    console.print(f"  to do: {_time(known, unknown, at_once)}", soft_wrap=True, highlight=False)
+    times = [need.seconds for need in (*todo, *again) if need.seconds is not None]
+    unknown = len(todo) + len(again) - len(times)
+    console.print(f"  to do: {_time(times, unknown, at_once)}", soft_wrap=True, highlight=False)
 
 
 def _by_task(needs: Sequence[Need]) -> Table:
@@ -149,7 +149,7 @@ def _by_task(needs: Sequence[Need]) -> Table:
         group = [need for need in needs if need.config.task.name == task]
         rest = [need for need in group if not need.finished]
         about = [need.seconds for need in rest if need.seconds is not None]
-        some = "+" if len(about) < len(rest) else ""
+        more = "+" if len(about) < len(rest) else ""
         names = tuple(dict.fromkeys(need.title.partition(" ")[2] for need in rest))
         first = said.setdefault(names, task)
         repeated = len(names) > 2 and first != task
@@ -158,16 +158,16 @@ def _by_task(needs: Sequence[Need]) -> Table:
             str(len(group)),
             str(len(group) - len(rest)),
             str(len(rest)),
-            f"{minutes(sum(about))}{some}" if about else ("?" if rest else ""),
+            f"{minutes(sum(about))}{more}" if about else ("?" if rest else ""),
             f"the same {len(names)} as {first}" if repeated else ", ".join(names),
         )
     return table
 
 
-def _time(known: Sequence[float], unknown: int, at_once: int) -> str:
+def _time(times: Sequence[float], unknown: int, at_once: int) -> str:
     """How long it takes, as far as earlier runs tell."""
-    if not known:
+    if not times:
         return "no earlier run tells how long it takes"
-    side_by_side = f", {minutes(sum(known) / at_once)} with {at_once} at a time" if at_once > 1 else ""
+    side_by_side = f", {minutes(sum(times) / at_once)} with {at_once} at a time" if at_once > 1 else ""
     rest = f", and {unknown} run{'s' if unknown > 1 else ''} of which no earlier one tells" if unknown else ""
-    return f"about {minutes(sum(known))} of runs one after the other{side_by_side}{rest}"
+    return f"about {minutes(sum(times))} of runs one after the other{side_by_side}{rest}"

@@ -71,18 +71,18 @@ def _finished(selection: Selection) -> dict[Run, Result]:
     results, store = Results(selection), Store(selection.root)
     wanted = [one for id in TABLES for one in table_runs(load_table(id), results)]
     wanted += [one for id in FIGURES for one in figure_runs(load_figure(id), results)]
-    todo = [found.run.id for one in dict.fromkeys(wanted) if (found := results.find(*one)).result]
+    todo = [selected.run.id for one in dict.fromkeys(wanted) if (selected := results.find(*one)).result]
     todo += [id for one in check_claims(results) for id in one.runs]
     for id in FIGURES:  # what is seen in the weights is kept as numbers while there are weights
         plt.close(draw_figure(id, results).figure)
-    known: dict[str, tuple[Run, Result]] = {}
+    finished: dict[str, tuple[Run, Result]] = {}
     while todo:
         run = store.find(id := todo.pop())
-        if id in known or run is None or (result := run.result()) is None:
+        if id in finished or run is None or (result := run.result()) is None:
             continue
-        known[id] = run, result
+        finished[id] = run, result
         todo += result.needs.values()
-    return dict(sorted(known.values(), key=lambda pair: pair[0].directory))
+    return dict(sorted(finished.values(), key=lambda pair: pair[0].directory))
 
 
 def _keep(run: Run, result: Result, target: Path) -> Result:

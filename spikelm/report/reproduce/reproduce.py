@@ -35,11 +35,11 @@ def reproduce(
     """
     console = Console()
     root = results.selection.root
-    found = [results.find(*one) for one in dict.fromkeys(wanted)]
-    needs = needs_of(found, Timings(Store(root).results(), Store(root / "reference").results()))
-    at_once = jobs_at_once(launcher, found[0].config.backbone) if found else 1
+    selected = [results.find(*one) for one in dict.fromkeys(wanted)]
+    needs = needs_of(selected, Timings(Store(root).results(), Store(root / "reference").results()))
+    at_once = jobs_at_once(launcher, selected[0].config.backbone) if selected else 1
     show_needs(title, needs, console, at_once)
-    missing = [one for one in found if one.result is None]
+    missing = [one for one in selected if one.result is None]
     if not missing or plan_only:
         return 0
     needed = {need.run.id for need in needs if need.needed}

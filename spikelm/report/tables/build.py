@@ -12,7 +12,7 @@ from typing import NamedTuple
 from spikelm.catalog.kinds import kind_of
 from spikelm.config.schema import Config
 from spikelm.errors import ConfigError, DataError
-from spikelm.report.query.selection import Found, Results, Wanted
+from spikelm.report.query.selection import Results, SelectedRun, Wanted
 from spikelm.report.query.settings import spike_levels
 from spikelm.report.tables.cells import Cell, Line, RunRef, TableData
 from spikelm.report.tables.paper_table import AUDITED, GLUE, Column, Footnote, PaperTable, Printed, Row
@@ -36,7 +36,7 @@ def build_table(table: PaperTable, results: Results) -> TableData:
             if column.name == "avg" and table.chosen is None and (wrong := misprinted_average(table, row)):
                 remarks.append(wrong)
             places = [_place(footnotes, text) for text in dict.fromkeys(remarks)]
-            cells[column.name] = _cell(column, row, [found.get(column.name) for found in values], places)
+            cells[column.name] = _cell(column, row, [of_seed.get(column.name) for of_seed in values], places)
         lines.append(Line(row.name, row.system, cells))
     given = any(config.backbone.path for config in _configs(table, results).values())
     few = [] if table.chosen is None else ["+".join(task.rpartition("/")[2] for task in table.chosen)]
@@ -79,8 +79,8 @@ def at_scale(table: PaperTable, results: Results) -> tuple[PaperTable, list[str]
         error = _refused(row, table.row_tasks(row), results)
         if error and not row.tasks and table.row_tasks(row) == ["pretrain"]:
             tuned = [f"glue/{task}" for task in GLUE]
-            if there := tuple(task for task in tuned if not _refused(row, [task], results)):
-                row, error = replace(row, tasks=there), ""
+            if possible := tuple(task for task in tuned if not _refused(row, [task], results)):
+                row, error = replace(row, tasks=possible), ""
         if error:
             notes.append(f"{row.name} cannot be run at scale {results.selection.scale}: {error}.")
             row = replace(row, system=None)
@@ -149,19 +149,19 @@ def _place(footnotes: list[str], text: str) -> int:
 
 
 def _cell(column: Column, row: Row, values: Sequence[Value | None], footnotes: Sequence[int]) -> Cell:
-    there = [value for value in values if value is not None]
-    lacking = len(values) - len(there) if there else 0
-    if len({value.runs for value in there}) == 1:  # all seeds share the pretrained run: one value, not many
-        there = there[:1]
+    ours = [value for value in values if value is not None]
+    lacking = len(values) - len(ours) if ours else 0
+    if len({value.runs for value in ours}) == 1:  # all seeds share the pretrained run: one value, not many
+        ours = ours[:1]
     paper = row.paper[column.name]
     printed = _digits(column, paper)
     return Cell(
         column=column.name,
-        ours=tuple(value.value for value in there),
+        ours=tuple(value.value for value in ours),
         paper=paper,
-        digits=_own_digits(column, printed, there),
+        digits=_own_digits(column, printed, ours),
         difference_digits=printed,
-        runs=tuple(dict.fromkeys(run for value in there for run in value.runs)),
+        runs=tuple(dict.fromkeys(run for value in ours for run in value.runs)),
         footnotes=tuple(footnotes),
         lacking=lacking,
     )
@@ -212,7 +212,7 @@ def row_values(table: PaperTable, row: Row, results: Results, seed: int) -> Valu
     return values
 
 
-def _task_runs(table: PaperTable, row: Row, results: Results, seed: int) -> dict[str, Found]:
+def _task_runs(table: PaperTable, row: Row, results: Results, seed: int) -> dict[str, SelectedRun]:
     """The runs behind the row's scores, by task."""
     of_columns = [column.task for column in (*table.columns, *table.averaged) if column.task]
     tasks = dict.fromkeys([*of_columns, *(task for task in row.tasks if task.startswith("glue/"))])
@@ -220,7 +220,7 @@ def _task_runs(table: PaperTable, row: Row, results: Results, seed: int) -> dict
     return {task: results.find(str(row.system), task, seed) for task in tasks if task in needed}
 
 
-def _task_values(table: PaperTable, row: Row, tuned: Mapping[str, Found]) -> Values:
+def _task_values(table: PaperTable, row: Row, tuned: Mapping[str, SelectedRun]) -> Values:
     """Scores and measures of single tasks, and the average where all of its entries are there."""
     values = {
         column.name: value
@@ -235,9 +235,9 @@ def _task_values(table: PaperTable, row: Row, tuned: Mapping[str, Found]) -> Val
     return values
 
 
-def _task_value(found: Found, column: Column, row: Row) -> Value | None:
+def _task_value(selected: SelectedRun, column: Column, row: Row) -> Value | None:
     """A metric or measure of one run."""
-    result = found.result
+    result = selected.result
     if result is None:
         return None
     if column.measure == "energy_generated":
@@ -245,12 +245,12 @@ def _task_value(found: Found, column: Column, row: Row) -> Value | None:
     else:
         metric = row.metrics.get(column.name) or column.metric or next(iter(result.metrics))
         value = result.metrics.get(metric)
-    return None if value is None else Value(value, (reference(found),))
+    return None if value is None else Value(value, (reference(selected),))
 
 
-def reference(found: Found) -> RunRef:
+def reference(selected: SelectedRun) -> RunRef:
     """A run's id and where it is below the store."""
-    return found.run.id, f"{found.run.directory.parent.name}/{found.run.directory.name}"
+    return selected.run.id, f"{selected.run.directory.parent.name}/{selected.run.directory.name}"
 
 
 def has_pretraining(config: Config) -> bool:
@@ -259,29 +259,29 @@ def has_pretraining(config: Config) -> bool:
     return not (config.backbone.path or config.backbone.keep_layers or converted_later)
 
 
-def system_measures(results: Results, system: str, tuned: Sequence[Found], seed: int) -> Values:
+def system_measures(results: Results, system: str, tuned: Sequence[SelectedRun], seed: int) -> Values:
     """T, energies, firing rate, bits and levels of a system."""
     measured = _measured_runs(results, system, tuned, seed)
     values = _bits([*tuned, *measured])
     if not measured:
         return values
-    told = [run.result for run in measured if run.result]
+    of_runs = [run.result for run in measured if run.result]
     runs, config = tuple(map(reference, measured)), measured[0].config
-    values["T"] = Value(config.time_steps if told[0].spikes else 1, runs)
+    values["T"] = Value(config.time_steps if of_runs[0].spikes else 1, runs)
     energies = {
-        "energy_fp32": [one.energy_mj.fp32 for one in told],
-        "energy_fp16": [one.energy_mj.fp16 for one in told],
+        "energy_fp32": [one.energy_mj.fp32 for one in of_runs],
+        "energy_fp16": [one.energy_mj.fp16 for one in of_runs],
     }
     for name, energy in energies.items():
         if (mean := _mean(energy)) is not None:
             values[name] = Value(mean, runs)
-    if (rate := _mean([one.firing_rate.mean for one in told])) is not None:
+    if (rate := _mean([one.firing_rate.mean for one in of_runs])) is not None:
         values["firing"] = Value(100 * rate, runs)
         values["levels"] = Value(spike_levels(config), runs)
     return values
 
 
-def _measured_runs(results: Results, system: str, tuned: Sequence[Found], seed: int) -> list[Found]:
+def _measured_runs(results: Results, system: str, tuned: Sequence[SelectedRun], seed: int) -> list[SelectedRun]:
     """Where energy and firing rate come from: the system's pretrained run, or the fine-tuned ones if it has none."""
     if tuned and not has_pretraining(tuned[0].config):
         return [run for run in tuned if run.result]
@@ -289,7 +289,7 @@ def _measured_runs(results: Results, system: str, tuned: Sequence[Found], seed: 
     return [pretrained] if pretrained.result else []
 
 
-def _bits(runs: Sequence[Found]) -> Values:
+def _bits(runs: Sequence[SelectedRun]) -> Values:
     """Bits of weights and activations, which every run of a system says."""
     for run in runs:
         if run.result:
@@ -313,10 +313,10 @@ def _audited(results: Results, row: Row, seed: int) -> Values:
     extents = {run.result.spike_driven.verdict for run in audited if run.result}
     verdict = extents.pop() if len(extents) == 1 else "partly"
     values = {"verdict": Value(verdict, runs), "operations": Value("ACs" if verdict == "fully" else "MACs", runs)}
-    known = kind_of(audited[0].config.backbone).tasks
+    kinds = kind_of(audited[0].config.backbone).tasks
     # A SpikeLM of texts is a BART: the row's own tasks tell what else the system is made for.
-    able = {*known, *(run.config.task.kind for run in audited)}
-    writes_on = known == ("pretrain",) and any(run.config.task.name == "pretrain" for run in audited)
+    able = {*kinds, *(run.config.task.kind for run in audited)}
+    writes_on = kinds == ("pretrain",) and any(run.config.task.name == "pretrain" for run in audited)
     for name, kind, tasks in (
         ("discrimination", "classification", [f"glue/{task}" for task in GLUE]),
         ("generation", "seq2seq", TEXTS),

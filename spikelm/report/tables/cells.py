@@ -57,8 +57,8 @@ class Cell:
         if self.mean is None:
             return str(self.ours[0]) if self.ours else ""
         spread = "" if self.deviation is None else f"±{self.deviation:.{self.digits}f}"
-        some = f" ({len(self.ours)} of {len(self.ours) + self.lacking} seeds)" if self.lacking else ""
-        return f"{self.mean:.{self.digits}f}{spread}".replace("-", "−") + some
+        share = f" ({len(self.ours)} of {len(self.ours) + self.lacking} seeds)" if self.lacking else ""
+        return f"{self.mean:.{self.digits}f}{spread}".replace("-", "−") + share
 
     @property
     def paper_text(self) -> str:
@@ -105,8 +105,8 @@ class TableData:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; a paper's number is text, digit by digit, and a number beside it."""
-        found = asdict(self)
-        found["lines"] = [
+        record = asdict(self)
+        record["lines"] = [
             {
                 "name": line.name,
                 "system": line.system,
@@ -114,7 +114,7 @@ class TableData:
             }
             for line in self.lines
         ]
-        return found
+        return record
 
 
 def cell_dict(cell: Cell) -> dict[str, Any]:

@@ -58,11 +58,11 @@ def markdown(data: TableData) -> str:
 
 def remarks(data: TableData) -> list[str]:
     """What is to be said of the whole table."""
-    made = any(cell.runs for line in data.lines for cell in line.cells.values())
-    state = "All its runs are there." if made else "Nothing of it was run."
+    has_runs = any(cell.runs for line in data.lines for cell in line.cells.values())
+    state = "All its runs are there." if has_runs else "Nothing of it was run."
     if data.missing:
-        some = any(cell.lacking for line in data.lines for cell in line.cells.values())
-        seeds = " A cell without all of its seeds says how many it has." if some else ""
+        partial = any(cell.lacking for line in data.lines for cell in line.cells.values())
+        seeds = " A cell without all of its seeds says how many it has." if partial else ""
         state = f"Runs that are missing: {len(data.missing)}. Cells without any are empty.{seeds}"
     return [*data.notes, *([data.computed_from] if data.computed_from else []), state]
 
@@ -145,7 +145,7 @@ def latex_text(text: str) -> str:
     escaped = "".join(LATEX.get(sign, sign) for sign in text)
     if "{" not in text:
         return escaped
-    return re.sub(r"(-?)\balpha\b", lambda found: rf"${found[1]}\alpha$", escaped)
+    return re.sub(r"(-?)\balpha\b", lambda sign: rf"${sign[1]}\alpha$", escaped)
 
 
 def _latex_row(name: str, which: str, cells: Sequence[str]) -> str:
@@ -221,7 +221,7 @@ def write_table(data: TableData, root: Path) -> list[Path]:
     folder = root / "tables"
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for ending, made in FORMATS.items():
+    for ending, text_of in FORMATS.items():
         paths.append(folder / f"{data.name}.{ending}")
-        write_atomic(paths[-1], made(data))
+        write_atomic(paths[-1], text_of(data))
     return paths

@@ -98,8 +98,8 @@ class PaperTable:
 
     def only(self, tasks: Sequence[str]) -> PaperTable:
         """The table for a few of its tasks: their columns, and means over them, the paper's included."""
-        there = self.tasks
-        full = {task.rpartition("/")[2]: task for task in there} | {task: task for task in there}
+        own = self.tasks
+        full = {task.rpartition("/")[2]: task for task in own} | {task: task for task in own}
         if unknown := [task for task in tasks if task not in full]:
             valid = [task for task in full if "/" not in task]
             raise ConfigError(
@@ -119,7 +119,7 @@ class PaperTable:
             columns=columns,
             rows=[replace(row, tasks=tuple(t for t in row.tasks if t in chosen)) for row in rows],
             averaged=averaged,
-            chosen=tuple(task for task in there if task in chosen),
+            chosen=tuple(task for task in own if task in chosen),
             notes=[note, *self.notes],
         )
 
