@@ -13,7 +13,7 @@ from spikelm.errors import ConfigError, DataError
 from spikelm.runs.identity import identity
 from spikelm.runs.labels import label
 from spikelm.runs.prerequisites import prerequisites
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 GROUPS = ("task", "neuron", "weights", "backbone", "source", "distill", "trainer", "tracker", "scale", "system")
 OPTIONS = [

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from spikelm.catalog.kinds import KINDS
 from spikelm.config.paths import default_runs_dir
 from spikelm.errors import ConfigError, SpikeLMError
+
+if TYPE_CHECKING:
+    from spikelm.store.result import Result
 
 
 def energy_main(argv: Sequence[str]) -> int:
@@ -69,13 +72,13 @@ def audit_main(argv: Sequence[str]) -> int:
     parser.add_argument("--runs-dir", default=default_runs_dir())
     args = parser.parse_args(argv)
     result, directory = find_result(args.run, Path(args.runs_dir))
-    kind = result["config"]["backbone"]["kind"]
+    config = result.config
+    kind = config.backbone.kind
     if KINDS[kind].neuron == "plain":
         _refuse_plain(kind, "it has no neurons: nothing of it is spike-driven")
     from rich.console import Console
 
     from spikelm.cli.audit_table import print_audit
-    from spikelm.config.recorded import from_record
     from spikelm.measure.audit import audit
     from spikelm.measure.trained_model import audit_rows
     from spikelm.spiking import load_pretrained
@@ -85,11 +88,11 @@ def audit_main(argv: Sequence[str]) -> int:
     quiet_libraries()
     console = Console()
     model = load_pretrained(directory / "model")
-    config = from_record(result["config"])
+    config = result.config
     samples, T = measurement_samples(config), config.time_steps
-    report, verdict = audit(model, audit_rows(samples), T), result["spike_driven"]
+    report, verdict = audit(model, audit_rows(samples), T), result.spike_driven
     print_audit(report, console)
-    same = report.verdict == verdict["verdict"]
+    same = report.verdict == verdict.verdict
     if config.task.kind == "seq2seq":
         from spikelm.measure.generated_text import audit_decoding
         from spikelm.training.seq2seq import generate_options
@@ -97,7 +100,7 @@ def audit_main(argv: Sequence[str]) -> int:
         console.print("The same while generating from the cache:", highlight=False)
         decoding = audit_decoding(model, samples[0], T, generate_options(config.task.generate))
         print_audit(decoding, console)
-        same = same and decoding.verdict == verdict.get("decoding", decoding.verdict)  # not in older results
+        same = same and decoding.verdict == verdict.decoding
     return 0 if same else 1
 
 
@@ -106,7 +109,7 @@ def _refuse_plain(kind: str, why: str) -> NoReturn:
     raise ConfigError(f"backbone.kind={kind}: {KINDS[kind].title} is not broken down by matmul; {why}")
 
 
-def find_result(name: str, root: Path) -> tuple[dict[str, Any], Path]:
+def find_result(name: str, root: Path) -> tuple[Result, Path]:
     """A finished result by run directory or by the first digits of its id."""
     from spikelm.store.store import Store
 

@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     stated.add_argument("--json", action="store_true", help="print JSON")
     again.add_argument("--launcher", default="", help=f"basic, parallel, joblib or slurm; {BY_DEFAULT}")
     again.add_argument("--plan", action="store_true", help="say what would be run, and stop")
-    scores = command("scores", _scores, "the runs of a sweep as one table: a row a system, a column a task")
+    scores = command("scores", _scores, "the runs of a sweep as one table: one row per system, one column per task")
     curves = command("curves", _curves, "a metric of the runs of a sweep over their steps, as a figure")
     curves.add_argument("--metric", default="train/loss")
     for added in (scores, curves):
@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace) -> None:
     from spikelm.report.show_result import show_result
 
     result, directory = find_result(args.run, Path(args.runs_dir))
-    show_result({**result, "directory": str(directory)}, Console(), samples=len(result.get("samples", [])))
+    show_result(result, directory, Console(), samples=len(result.samples))
 
 
 def _scores(args: argparse.Namespace) -> None:

@@ -30,7 +30,7 @@ from spikelm.config.schema import Composed, Config
 from spikelm.config.search_path import register_search_path
 from spikelm.config.trust import refuse_targets
 from spikelm.errors import ConfigError
-from spikelm.store.records import disk_errors
+from spikelm.machine.disk import disk_errors
 from spikelm.sweeps.job_file import jobs_asked_for, telling
 
 

@@ -15,7 +15,7 @@ from spikelm.config.task import UNLABELLED
 from spikelm.data.sources.source_identity import source_identity
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.store.file_facts import weights_identity
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 FORMAT = 2  # raise it when the same config no longer gives the same result
 

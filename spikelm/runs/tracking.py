@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from spikelm.store.records import plain
+from spikelm.store.atomic import plain
 
 Mode = Literal["online", "offline", "disabled"]
 Notify = Callable[[str], None]

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from spikelm.catalog.checkpoint_files import pinned, weights_file, weights_folder
+from spikelm.machine.disk import disk_errors
+from spikelm.store.atomic import write_atomic
 from spikelm.store.checksums import broken_seal, file_hash, seal
-from spikelm.store.records import digest, disk_errors, write_atomic
+from spikelm.store.hashing import digest
 
 READING = 1  # raise when the same files no longer give the same rows or documents
 

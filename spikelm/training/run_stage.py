@@ -68,7 +68,7 @@ def train_and_measure(
         stage = build_stage(config, needed, console)
     stage.train.shard = (ranks.rank, ranks.world)
     if amplitudes_missing(stage.module.model):
-        _set_amplitudes(stage, config.stage.amplitudes.calibrate or 1, ranks.rank)
+        _set_amplitudes(stage, config.stage.amplitudes.calibrate, ranks.rank)
     initial = measure_firing(stage.module.model, stage.samples) if config.fires and ranks.first else None
     best = best_keeper(config)
     journal = _journal(run, log, console, ranks.first)

@@ -56,10 +56,10 @@ def test_the_weights_are_in_the_model(folder: Path, tmp_path: Path, neuron: str)
 
 
 def test_a_run_needs_no_pretrained_run(folder: Path, tmp_path: Path) -> None:
-    result = run_experiment(load_config(overrides(folder, tmp_path, "neuron=lif")), Console(quiet=True))
-    assert result["pretrained"] is None
+    result = run_experiment(load_config(overrides(folder, tmp_path, "neuron=lif")), Console(quiet=True)).result
+    assert result.pretrained is None
     assert not (tmp_path / "pretrain").exists()
-    assert result["spike_driven"]["verdict"] == "fully"
+    assert result.spike_driven.verdict == "fully"
 
 
 def test_the_run_is_that_of_the_weights_not_of_their_place(folder: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from spikelm.errors import ConfigError
 from spikelm.runs.identity import identity
 from spikelm.runs.labels import label
 from spikelm.runs.prerequisites import pretraining_of
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 
 def options(group: str) -> list[str]:

@@ -19,7 +19,7 @@ from spikelm.config.compose import _compose, help_text, load_config
 from spikelm.errors import ConfigError, DataError
 from spikelm.neurons import build_neuron
 from spikelm.runs.identity import identity
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "plugin"
 PROJECT = EXAMPLE.parents[1]

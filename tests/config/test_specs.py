@@ -10,7 +10,7 @@ from spikelm.config.specs import ClassSpec, NeuronSpec, QuantizerSpec
 from spikelm.errors import ConfigError
 from spikelm.neurons.bispike import BiSpike
 from spikelm.runs.prerequisites import previous_of
-from spikelm.store.records import plain
+from spikelm.store.atomic import plain
 from spikelm.weights.binary import Binary
 
 NODE = {"name": "uniform", "_target_": "a.B", "bits": 8, "spikes": False, "width": 8}

@@ -25,7 +25,7 @@ from spikelm.data.tokens.encode import encode_documents, encode_rows
 from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import pretraining_of
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "."]
 

@@ -24,7 +24,7 @@ from spikelm.data.tokens.tokenizer import load_tokenizer
 from spikelm.errors import ConfigError, DataError
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import pretraining_of
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "he", "left", "so", ".", "!", "?", "##s"]
 WIKI, BOOKS = "wikimedia/wikipedia", "bookcorpus/bookcorpus"
@@ -197,8 +197,9 @@ def test_a_run_on_the_hubs_data_from_pretraining_to_result(mirror: Path) -> None
 
     tiny = ["scale=smoke", "neuron=bispike", "pretrain.steps=2", "trainer.progress=false", "tracker.mode=disabled"]
     found = config(mirror, *tiny, "source.documents=40", "trainer.workers=1")
-    result = run_experiment(found, Console(quiet=True))
-    assert result["source"]["rows"] == {"train": 40, "validation": 40}
-    assert result["source"]["name"] == "hub"
-    saved = json.loads((Path(result["directory"]) / "result.json").read_text())
+    finished = run_experiment(found, Console(quiet=True))
+    result = finished.result
+    assert result.source.rows == {"train": 40, "validation": 40}
+    assert result.source.name == "hub"
+    saved = json.loads((finished.directory / "result.json").read_text())
     assert saved["config"]["source"]["text"][0]["repo"] == WIKI

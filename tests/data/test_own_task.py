@@ -21,7 +21,7 @@ from spikelm.data.sources.rows import load_rows
 from spikelm.data.sources.source_identity import source_identity
 from spikelm.errors import DataError
 from spikelm.runs.identity import identity
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 REPO, REVISION = "someone/product-reviews", "c0ffee" + "0" * 34
 TASK = f"""\

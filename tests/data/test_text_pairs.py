@@ -18,7 +18,7 @@ from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.errors import ConfigError, DataError
 from spikelm.runs.identity import identity
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 PAIRS = [
     ("The cat sleeps.", "Pisica doarme în grădină."),

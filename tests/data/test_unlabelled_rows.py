@@ -19,7 +19,7 @@ from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.errors import ConfigError, DataError
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import prerequisites
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 TRAIN = "sentence1\tsentence2\tlabel\nA man eats.\tThe man is eating.\t1\nDogs run.\tIt rains.\t0\nOne.\tTwo.\t1\n"
 

@@ -138,14 +138,15 @@ def test_what_cannot_be_exported_says_why(model: Any, said: str) -> None:
 
 def test_a_run_is_exported_and_loads_in_plain_transformers_code(tmp_path: Path) -> None:
     config = load_config(["scale=smoke", f"runs_dir={tmp_path}", "task=glue/mnli", "T=2", "trainer.threads=1"])
-    result = run_experiment(config, Console(quiet=True))
+    finished = run_experiment(config, Console(quiet=True))
+    result = finished.result
     reports = {}
     for precision in ("fp32", "int8"):
         out = tmp_path / precision
-        assert export_main([result["directory"], f"precision={precision}", "--out", str(out)]) == 0
+        assert export_main([str(finished.directory), f"precision={precision}", "--out", str(out)]) == 0
         reports[precision] = json.loads((out / "export.json").read_text())
     exact, rounded = reports["fp32"], reports["int8"]
-    assert exact["exported"] == exact["trained"] == result["metrics"]
+    assert exact["exported"] == exact["trained"] == result.metrics
     assert set(exact["exported"]) == {"accuracy", "accuracy_mm"}
     assert (exact["other_predictions"], exact["rows"]) == (0, 96)
     assert exact["max_difference"] < 1e-5
@@ -159,4 +160,4 @@ def test_a_run_is_exported_and_loads_in_plain_transformers_code(tmp_path: Path) 
     assert set(tokens["token_type_ids"].flatten().tolist()) == {0, 1}
     assert model(**tokens).logits.shape == (1, 3)
     with pytest.raises(SpikeLMError, match="cannot be exported"):
-        export_main([result["pretrained"], "--runs-dir", str(tmp_path)])
+        export_main([result.pretrained, "--runs-dir", str(tmp_path)])

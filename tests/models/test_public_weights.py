@@ -24,7 +24,7 @@ from spikelm.models.bart import SpecialTokens, load_public
 from spikelm.runs.experiment import run_experiment
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import prerequisites
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.training.stage import build_stage
 
 BART = "facebook/bart-base@aadd2ab0ae0c8268c7c9693540e9904811f36177"
@@ -201,7 +201,8 @@ def test_sizes_of_a_pinned_name_are_checked_when_it_is_loaded(cache: Path, bart:
 @pytest.mark.parametrize("task", ["sum/xsum", "mt/wmt16_enro"])
 def test_a_whole_run_from_a_folder(bart: Path, mbart: Path, tmp_path: Path, task: str) -> None:
     folder = bart if task == "sum/xsum" else mbart
-    result = run_experiment(config_of(folder, tmp_path, f"task={task}", "neuron=bispike", "T=2"), QUIET)
-    assert result["teacher"]
-    assert result["spike_driven"]["verdict"] == "fully"
-    assert len(result["weights"]["sha256"]) == 64
+    result = run_experiment(config_of(folder, tmp_path, f"task={task}", "neuron=bispike", "T=2"), QUIET).result
+    assert result.weights is not None
+    assert result.teacher
+    assert result.spike_driven.verdict == "fully"
+    assert len(result.weights.sha256) == 64

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spikelm.config.compose import load_config
+from spikelm.config.schema import Config
 from spikelm.report.query.rerun import Commands, rerun_command
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import prerequisites
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 
 def id_of(words: list[str], root: Path) -> str:
@@ -29,7 +30,7 @@ def id_of(words: list[str], root: Path) -> str:
 )  # fmt: skip
 def test_the_command_makes_the_same_run(overrides: list[str], tmp_path: Path) -> None:
     config = load_config([*overrides, f"runs_dir={tmp_path}"])
-    program, *words = shlex.split(rerun_command(asdict(config)))
+    program, *words = shlex.split(rerun_command(config))
     assert program == "spikelm-run"
     assert id_of(words, tmp_path) == run_id(identity(config))
     assert len(words) <= 5 + len(overrides), "it says what differs, not every key"
@@ -38,17 +39,12 @@ def test_the_command_makes_the_same_run(overrides: list[str], tmp_path: Path) ->
 def test_a_teacher_has_a_command_of_its_own(tmp_path: Path) -> None:
     student = load_config(["task=glue/rte", "neuron=lif", "distill=full", "finetune.lr=1e-4", f"runs_dir={tmp_path}"])
     teacher = prerequisites(student)["teacher"]
-    words = shlex.split(rerun_command(asdict(teacher)))[1:]
+    words = shlex.split(rerun_command(teacher))[1:]
     assert id_of(words, tmp_path) == run_id(identity(teacher))
 
 
 def test_without_time_there_is_no_command_and_without_sense_an_empty_one() -> None:
-    saved = {
-        "task": {"name": "glue/rte"},
-        "neuron": {"name": "lif", "target": "spikelm.neurons.lif.LIF", "arguments": {}},
-        "source": {"name": "embedded"},
-    }
-    saved |= {"scale": "mini", "T": 1}
-    assert Commands({}, seconds=-1).command(saved) is None
-    assert Commands({}).command({"task": {"name": "glue/none"}, **{k: saved[k] for k in saved if k != "task"}}) == ""
-    assert Commands({}).command({}) == ""
+    config = load_config(["task=glue/rte", "neuron=lif", "T=1"])
+    assert Commands({}, seconds=-1).command(config) is None
+    assert Commands({}).command(replace(config, task=replace(config.task, name="glue/none"))) == ""
+    assert Commands({}).command(Config()) == ""

@@ -22,7 +22,7 @@ from spikelm.rivals.bertsum.bertsumabs import BertSumAbs, build_bertsum, segment
 from spikelm.rivals.bertsum.marked_sentences import sentence_tokenizer
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import pretraining_of
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.training.optimization import optimizer_and_schedule
 
 TOKENS = SpecialTokens(pad=0, bos=40, eos=41, start=40)

@@ -28,7 +28,7 @@ from spikelm.rivals.spikebert.spikformer import SpikformerConfig, SpikformerForS
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import prerequisites, teacher_of
 from spikelm.spiking import load_pretrained, spikify
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.training.distill.students import GeneralModule, StudentModule, Teacher
 from spikelm.training.optimization import learning_rate
 

@@ -17,7 +17,8 @@ from spikelm.report.tables.paper_table import load_table
 from spikelm.runs.experiment import run_experiment
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import prerequisites
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
+from spikelm.store.result import Result
 
 SYSTEMS = sorted(path.stem for path in (config_dir() / "system").glob("*.yaml"))
 LOW_BIT = {
@@ -122,20 +123,20 @@ def test_a_mistake_is_refused_by_name(overrides: list[str], says: str) -> None:
         load_config(overrides)
 
 
-def smoke(runs: Path, system: str) -> dict[str, Any]:
+def smoke(runs: Path, system: str) -> Result:
     small = ("scale=smoke", "finetune.epochs=1", "source.train_rows=32", "source.documents=100", "pretrain.steps=2")
-    return run_experiment(of(system, *small, f"runs_dir={runs}", "tracker.mode=disabled"), Console(quiet=True))
+    return run_experiment(of(system, *small, f"runs_dir={runs}", "tracker.mode=disabled"), Console(quiet=True)).result
 
 
 def test_a_chain_from_config_to_result(tmp_path: Path) -> None:
     """Teacher, ternary student of half the width, its binary halves."""
     result = smoke(tmp_path, "binarybert_w1a2")
-    assert result["bits"] == {"weights": 1, "activations": 2}
-    assert result["energy_mj"] == {"fp32": None, "fp16": None}, "none is claimed for low-bit arithmetic"
-    assert result["firing_rate"]["mean"] is None
-    assert result["spike_driven"]["verdict"] in ("fully", "partly", "none")
-    assert result["teacher"]
-    assert result["pretrained"]
+    assert dict(result.bits) == {"weights": 1, "activations": 2}
+    assert dict(result.energy_mj) == {"fp32": None, "fp16": None}, "none is claimed for low-bit arithmetic"
+    assert result.firing_rate.mean is None
+    assert result.spike_driven.verdict in ("fully", "partly", "none")
+    assert result.teacher
+    assert result.pretrained
 
 
 @pytest.mark.slow
@@ -143,4 +144,4 @@ def test_a_chain_from_config_to_result(tmp_path: Path) -> None:
     "system", ["q2bert", "ternarybert", "bibert", "bit_multi", "bipft", "spikelm_1bit", "bert_3l_first"]
 )
 def test_every_low_bit_system_runs(tmp_path: Path, system: str) -> None:
-    assert smoke(tmp_path, system)["metrics"]
+    assert smoke(tmp_path, system).metrics

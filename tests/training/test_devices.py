@@ -33,8 +33,8 @@ spikelm.data.tokens.tokenizer.load_tokenizer = load_tokenizer
 
 
 def weights(runs: Path, *overrides: str) -> dict[str, torch.Tensor]:
-    result = run_experiment(load_config([*BASE, *overrides, f"runs_dir={runs}"]), QUIET)
-    return load_file(Path(result["directory"]) / "model" / "model.safetensors")
+    finished = run_experiment(load_config([*BASE, *overrides, f"runs_dir={runs}"]), QUIET)
+    return load_file(finished.directory / "model" / "model.safetensors")
 
 
 def start(runs: Path, *overrides: str, **env: str) -> subprocess.Popen[str]:

@@ -15,7 +15,7 @@ from spikelm.models.bert import build_pretraining_model
 from spikelm.runs.experiment import open_run, run_experiment
 from spikelm.runs.identity import identity
 from spikelm.spiking import load_pretrained
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.training.best_epoch import best_keeper, released_metric, reported_scores
 from spikelm.training.optimization import learning_rate, optimizer_and_schedule, total_steps, warmup_steps
 
@@ -122,14 +122,14 @@ def test_mismatched_mnli_is_the_last_epochs() -> None:
 
 def test_the_released_recipe_runs_end_to_end(tmp_path: Path) -> None:
     options = ["scale=smoke", "recipe=as_released", "task=glue/mnli", f"runs_dir={tmp_path}", "finetune.epochs=3"]
-    result = run_experiment(load_config(options), QUIET)
-    assert (result["recipe"], result["select"]) == ("as_released", "released")
+    result = run_experiment(load_config(options), QUIET).result
+    assert (result.recipe, result.select) == ("as_released", "released")
     curve = {name: v for name, v in curves(open_run(load_config(options)).metrics()).items() if name.startswith("dev/")}
-    assert result["metrics"]["accuracy"] == max(curve["dev/accuracy"])
-    assert result["metrics"]["accuracy_mm"] == curve["dev/accuracy_mm"][-1]
-    pretrained = run_experiment(load_config([*options, "task=pretrain"]), QUIET)
-    assert pretrained["run_id"] == result["pretrained"]
-    assert pretrained["select"] == "last"
+    assert result.metrics["accuracy"] == max(curve["dev/accuracy"])
+    assert result.metrics["accuracy_mm"] == curve["dev/accuracy_mm"][-1]
+    pretrained = run_experiment(load_config([*options, "task=pretrain"]), QUIET).result
+    assert pretrained.run_id == result.pretrained
+    assert pretrained.select == "last"
     rates = curves(open_run(load_config([*options, "task=pretrain"])).metrics())["train/lr"]
     assert rates[-1] == 0.0
 

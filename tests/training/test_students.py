@@ -16,7 +16,8 @@ from spikelm.runs.experiment import open_run, run_experiment
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.spiking import load_pretrained, neurons
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
+from spikelm.store.result import Result
 from spikelm.training.checkpoints import checkpoints
 from spikelm.training.distill.losses import logits_loss
 from spikelm.training.stage import build_stage
@@ -34,12 +35,12 @@ def config_of(runs: Path, *overrides: str) -> Config:
     return load_config(["scale=smoke", f"runs_dir={runs}", *overrides])
 
 
-def smoke(runs: Path, *overrides: str) -> dict[str, Any]:
-    return run_experiment(config_of(runs, *overrides), QUIET)
+def smoke(runs: Path, *overrides: str) -> Result:
+    return run_experiment(config_of(runs, *overrides), QUIET).result
 
 
 def stage_of(config: Config) -> Any:
-    needed = {role: Path(run_experiment(run, QUIET)["directory"]) for role, run in prerequisites(config).items()}
+    needed = {role: run_experiment(run, QUIET).directory for role, run in prerequisites(config).items()}
     return build_stage(config, needed, QUIET)
 
 
@@ -76,29 +77,29 @@ def test_the_plain_model_ignores_distillation_and_a_student_does_not() -> None:
 )
 def test_students_run_end_to_end(options: tuple[str, ...], runs: Path) -> None:
     result = smoke(runs, *RTE, *options)
-    assert result["teacher"] == open_run(config_of(runs, "task=glue/rte", "neuron=ann")).id
-    assert result["spike_driven"]["verdict"] == "fully"
+    assert result.teacher == open_run(config_of(runs, "task=glue/rte", "neuron=ann")).id
+    assert result.spike_driven.verdict == "fully"
 
 
 def test_a_regression_student_runs(runs: Path) -> None:
-    assert smoke(runs, "task=glue/stsb", "neuron=lif", "distill=full", "distill.states.layers=progressive")["teacher"]
+    assert smoke(runs, "task=glue/stsb", "neuron=lif", "distill=full", "distill.states.layers=progressive").teacher
 
 
 def test_general_distillation_starts_at_the_teacher_and_leaves_its_embeddings(runs: Path) -> None:
     config = config_of(runs, "task=general_distill", "neuron=bispike")
-    result = run_experiment(config, QUIET)
+    finished = run_experiment(config, QUIET)
     teacher = load_pretrained(Path(open_run(prerequisites(config)["teacher"]).directory) / "model")
-    student = load_pretrained(Path(result["directory"]) / "model")
+    student = load_pretrained(finished.directory / "model")
     theirs = teacher.get_input_embeddings().weight  # type: ignore[operator]
     assert torch.equal(student.get_input_embeddings().weight, theirs)  # type: ignore[operator]
     assert all(neuron.ready for neuron in neurons(student))  # type: ignore[attr-defined]
-    assert set(result["metrics"]) == {"loss", "last_loss", "cosine"}
+    assert set(finished.result.metrics) == {"loss", "last_loss", "cosine"}
 
 
 def test_training_brings_the_student_closer(runs: Path) -> None:
     short = smoke(runs, "task=general_distill", "neuron=bispike", "general.steps=1", "general.lr=1e-9")
     longer = smoke(runs, "task=general_distill", "neuron=bispike", "general.steps=60", "general.lr=3e-3")
-    assert longer["metrics"]["loss"] < 0.9 * short["metrics"]["loss"]
+    assert longer.metrics["loss"] < 0.9 * short.metrics["loss"]
 
 
 def test_the_teacher_is_frozen_and_not_part_of_the_student(runs: Path) -> None:
@@ -195,7 +196,7 @@ def test_a_resumed_student_ends_where_the_whole_one_ends(options: tuple[str, ...
     newest.unlink()  # of the last step: nothing would be left to do
     assert int(last.stem.removeprefix("step-")) % 4, "steps are left to be made again: 8 and 12 are all of them"
     (run.directory / "result.json").unlink()
-    assert smoke(runs, *options)["metrics"] == whole["metrics"]
+    assert smoke(runs, *options).metrics == whole.metrics
 
 
 def test_a_cached_teacher_says_what_the_teacher_says(runs: Path) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from spikelm.config.running import TrainerConfig
 from spikelm.config.stage import ScheduleConfig, StageConfig
 from spikelm.data.batches.by_step import Batch, StepBatches
-from spikelm.store.records import MetricsCsv
+from spikelm.store.metrics_csv import MetricsCsv
 from spikelm.training.best_epoch import BestDev
 from spikelm.training.fit import Fit, Journal, fit, quiet_libraries
 from spikelm.training.modules import StageModule

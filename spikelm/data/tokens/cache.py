@@ -19,8 +19,9 @@ from spikelm.data.sources.streams import chunks
 from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.data.tokens.encode import EncodedRows, EncodedTextPairs, encode_documents, encode_rows, encode_text_pairs
 from spikelm.data.tokens.packed import PackedDocuments, write_documents
+from spikelm.machine.disk import disk_errors
 from spikelm.store.checksums import seal_folder, whole_folder
-from spikelm.store.records import digest, disk_errors
+from spikelm.store.hashing import digest
 
 ENCODING = 1  # raise when the same text and settings no longer give the same arrays
 CHUNK = 64  # documents tokenised at a time

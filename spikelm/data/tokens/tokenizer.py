@@ -21,8 +21,9 @@ from spikelm.data.sources.streams import Stream
 from spikelm.data.sources.text_files import UNKNOWN
 from spikelm.data.tokens.wordpiece import SPECIAL_TOKENS, train_wordpiece, wordpiece
 from spikelm.errors import DataError
+from spikelm.machine.disk import disk_errors
+from spikelm.store.atomic import write_atomic
 from spikelm.store.checksums import broken_seal, seal
-from spikelm.store.records import disk_errors, write_atomic
 
 _log = logging.getLogger(__name__)
 HUB_TOKENIZER = "google-bert/bert-base-uncased"

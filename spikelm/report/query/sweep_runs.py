@@ -31,9 +31,9 @@ def jobs_of(overrides: Sequence[str]) -> list[Job]:
     """Every combination, as Hydra's sweeper makes it; what names the same run (T of the ANN) comes once."""
     if misplaced := [override for override in overrides if override.startswith("-")]:
         raise ConfigError(f"{misplaced[0]} is not an override", "options come before the overrides")
-    found: dict[str, Job] = {}
+    jobs: dict[str, Job] = {}
     for combination in itertools.product(*sweep_values(overrides)):
         config = load_config(combination)
         run = open_run(config)
-        found.setdefault(run.id, Job(tuple(combination), config, run))
-    return list(found.values())
+        jobs.setdefault(run.id, Job(tuple(combination), config, run))
+    return list(jobs.values())

@@ -13,8 +13,9 @@ from filelock import FileLock
 
 from spikelm.data.batches.by_step import Batch, evaluation_batches
 from spikelm.data.tokens.encode import EncodedRows
+from spikelm.machine.disk import disk_errors
 from spikelm.store.checksums import seal_folder, whole_folder
-from spikelm.store.records import digest, disk_errors
+from spikelm.store.hashing import digest
 from spikelm.training.distill.students import Teacher
 
 CACHING = 1  # raise when the same teacher and rows no longer give the same arrays

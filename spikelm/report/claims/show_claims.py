@@ -14,21 +14,21 @@ from rich.table import Table
 
 from spikelm.report.claims.claims import Verdict
 from spikelm.report.query.selection import Selection
-from spikelm.store.records import plain, write_atomic
+from spikelm.store.atomic import plain, write_atomic
 
 COLOURS = {"held": "green", "failed": "red", "not run": "dim"}
 
 
-def show_claims(found: Sequence[Verdict], selection: Selection, console: Console | None = None) -> None:
-    """A row a claim: what the paper says, whether it holds, our numbers and its own."""
+def show_claims(verdicts: Sequence[Verdict], selection: Selection, console: Console | None = None) -> None:
+    """One row per claim: what the paper says, whether it holds, our numbers and its own."""
     console = console or Console(width=max(Console().width, 120))
-    counts = ", ".join(f"{sum(one.status == status for one in found)} {status}" for status in COLOURS)
+    counts = ", ".join(f"{sum(one.status == status for one in verdicts)} {status}" for status in COLOURS)
     table = Table(
-        title=f"{len(found)} claims at {selection.where}: {counts}", title_justify="left", box=box.SIMPLE_HEAD
+        title=f"{len(verdicts)} claims at {selection.where}: {counts}", title_justify="left", box=box.SIMPLE_HEAD
     )
     for column, width in (("section", 8), ("claim", 50), ("", 8), ("checked; ours (the paper's)", 44)):
         table.add_column(column, width=width, overflow="fold")
-    for one in found:
+    for one in verdicts:
         lines = [one.check, numbers_text(one) or one.reason or missing_text(one)]
         colour = COLOURS[one.status]
         table.add_row(
@@ -54,16 +54,16 @@ def _short(value: float) -> str:
     return f"{value:.4g}"
 
 
-def claims_dict(found: Sequence[Verdict], selection: Selection) -> dict[str, Any]:
+def claims_dict(verdicts: Sequence[Verdict], selection: Selection) -> dict[str, Any]:
     """JSON-ready: where they were checked and every verdict."""
-    known = {"scale": selection.scale, "source": selection.source_name, "seeds": list(selection.seeds)}
-    counts = {status: sum(one.status == status for one in found) for status in COLOURS}
-    return {**known, "where": selection.where, "counts": counts, "claims": [one.to_dict() for one in found]}
+    where = {"scale": selection.scale, "source": selection.source_name, "seeds": list(selection.seeds)}
+    counts = {status: sum(one.status == status for one in verdicts) for status in COLOURS}
+    return {**where, "where": selection.where, "counts": counts, "claims": [one.to_dict() for one in verdicts]}
 
 
-def write_claims(found: Sequence[Verdict], selection: Selection) -> Path:
+def write_claims(verdicts: Sequence[Verdict], selection: Selection) -> Path:
     """claims-<scale>-<source>.json beside the tables."""
     path = selection.root / "tables" / f"claims-{selection.suffix}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, json.dumps(plain(claims_dict(found, selection)), indent=1, ensure_ascii=False) + "\n")
+    write_atomic(path, json.dumps(plain(claims_dict(verdicts, selection)), indent=1, ensure_ascii=False) + "\n")
     return path

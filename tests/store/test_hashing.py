@@ -1,9 +1,7 @@
-"""Identity hashes and the environment record: equal configs hash alike, any change shows, no secrets."""
+"""Identity hashes: equal configs hash alike, any change shows."""
 
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spikelm.store.store import environment, run_id
+from spikelm.store.hashing import run_id
 
 IDENTITY = {"task": "glue/mnli", "k": 2, "T": 1, "lr": 1e-4, "tags": ["a", {"b": None}]}
 FAST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -51,41 +49,6 @@ def test_identity_of_numbers() -> None:
 def test_identity_refuses_what_it_cannot_hash_faithfully(bad: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=r"identity\.here"):
         run_id({"here": bad})
-
-
-# Names and look-up
-
-
-def test_environment_has_versions_and_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_API_KEY", "planted-secret")
-    found = environment()
-    assert found["versions"]["torch"]
-    assert found["versions"]["spikelm"]
-    assert "planted-secret" not in json.dumps(found)
-
-
-def test_environment_names_its_own_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if shutil.which("git") is None:
-        pytest.skip("no git")
-    package = tmp_path / "spikelm"
-    (package / "machine").mkdir(parents=True)
-    (package / "machine" / "environment.py").touch()
-    monkeypatch.setattr("spikelm.machine.environment.__file__", str(package / "machine" / "environment.py"))
-    assert environment()["git_commit"] is None
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
-        subprocess.run([*git, *arguments], check=True)
-    clean = environment()
-    assert len(clean["git_commit"]) == 40
-    assert clean["git_dirty"] is False
-    (package / "new.py").touch()
-    assert environment()["git_dirty"] is True
-    inner = tmp_path / "venv" / "spikelm"  # a copy installed inside that checkout
-    inner.mkdir(parents=True)
-    monkeypatch.setattr("spikelm.machine.environment.__file__", str(inner / "machine" / "environment.py"))
-    assert environment()["git_commit"] is None
-    monkeypatch.setenv("PATH", "")
-    assert environment()["git_commit"] is None
 
 
 def test_store_does_not_import_torch() -> None:
