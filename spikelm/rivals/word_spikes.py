@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from transformers import BertConfig
 
-from spikelm.neurons.kernels.heaviside import Heaviside
+from spikelm.neurons.heaviside import Heaviside
 
 
 class WordEmbeddings(nn.Module):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from spikelm.config.schema import Config
 from spikelm.neurons import Neuron
 from spikelm.neurons.amplitude import AmplitudeNeuron
-from spikelm.neurons.kernels.arctan import wide
+from spikelm.neurons.kernels.precision import wide
 from spikelm.neurons.kernels.clip import clip_run
 
 BINS = 161

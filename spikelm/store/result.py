@@ -17,7 +17,7 @@ from spikelm.config.schema import Config
 from spikelm.store.atomic import plain
 from spikelm.store.hashing import digest
 
-SCHEMA: Literal[1] = 1  # raise when a reader of the old record could not read the new one
+SCHEMA: Literal[2] = 2  # raise when a reader of the old record could not read the new one
 #: the metric that table 3 prints for a GLUE task, where it is not the task's first one
 PRINTED = {"mrpc": "f1", "qqp": "f1", "stsb": "spearman"}
 #: number formats whose energy is modelled
@@ -156,7 +156,7 @@ class Result(ResultPart):
 
     model_config = ConfigDict(title="result.json of spikelm", serialize_by_alias=True)
 
-    version: Literal[1] = Field(default=SCHEMA, alias="schema", description="version of this schema")
+    version: Literal[2] = Field(default=SCHEMA, alias="schema", description="version of this schema")
     run_id: str = Field(pattern="^[0-9a-f]{16}$", description="hash of everything that decides the result")
     status: Literal["finished"] = "finished"
     finished_at: str = Field(description="time in ISO 8601, UTC")
