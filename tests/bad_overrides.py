@@ -6,8 +6,9 @@ import random
 
 from hypothesis import strategies as st
 
+from spikelm.cli.command_line import precheck
 from spikelm.config.checks import all_keys
-from spikelm.config.compose import load_config, precheck
+from spikelm.config.compose import load_config
 from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError, DataError
 from spikelm.runs.identity import identity

@@ -45,7 +45,8 @@ def run() -> None:
 
 
 def _run() -> int:
-    from spikelm.config.compose import precheck, register_schema
+    from spikelm.cli.command_line import precheck
+    from spikelm.config.compose import register_schema
     from spikelm.config.paths import config_dir
     from spikelm.sweeps import summary as sweep
 

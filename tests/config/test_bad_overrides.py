@@ -9,7 +9,7 @@ from bad_overrides import OVERRIDES, examined
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spikelm.config.compose import precheck
+from spikelm.cli.command_line import precheck
 from spikelm.errors import ConfigError
 
 

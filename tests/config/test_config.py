@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from spikelm.cli.command_line import precheck
 from spikelm.config.checks import all_keys
-from spikelm.config.compose import load_config, precheck
+from spikelm.config.compose import load_config
 from spikelm.config.fields import nearest
 from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from spikelm.cli.command_line import help_text
 from spikelm.config import plugins, trust
 from spikelm.config.checks import typed
-from spikelm.config.compose import _compose, help_text, load_config
+from spikelm.config.compose import compose_config, load_config
 from spikelm.errors import ConfigError, DataError
 from spikelm.neurons import build_neuron
 from spikelm.runs.identity import identity
@@ -119,7 +120,7 @@ def test_an_entry_point_that_names_no_package_is_named(site: Path, value: str) -
     install(site, "broken", value)
     plugins.plugins.cache_clear()
     with pytest.raises(ConfigError, match=f"names '{value}', which is no package"):
-        typed(_compose([]))
+        typed(compose_config([]))
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from spikelm.config.compose import described, help_text, load_config
+from spikelm.cli.command_line import described, help_text
+from spikelm.config.compose import load_config
 from spikelm.config.schema import Config
 from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError

@@ -9,7 +9,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 
-from spikelm.config.compose import precheck
+from spikelm.cli.command_line import precheck
 from spikelm.errors import ConfigError
 from spikelm.sweeps.job_file import jobs_asked_for, read_jobs, telling, write_jobs
 

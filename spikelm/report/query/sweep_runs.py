@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spikelm.config.compose import load_config, sweep_values
+from spikelm.config.compose import load_config
+from spikelm.config.overrides import sweep_values
 from spikelm.config.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.runs.experiment import open_run
