@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spikelm.config.schema import Config
+from spikelm.config.specs import NeuronSpec
 from spikelm.machine.environment import Environment
 from spikelm.store.result import Result
 
@@ -48,7 +49,7 @@ def made_up_record(**changes: Any) -> dict[str, Any]:
         "teacher_metrics": {},
         "git_commit": None,
         "versions": {"torch": "2"},
-        "config": Config(neuron={"name": "lif", "T": 4, "_target_": "spikelm.neurons.lif.LIF"}),
+        "config": Config(neuron=NeuronSpec("spikelm.neurons.lif.LIF", name="lif"), T=4),
         "files": {},
     }
     return record | changes

@@ -22,7 +22,7 @@ from spikelm.machine.signals import listening
 from spikelm.runs.identity import id_of
 from spikelm.runs.labels import label, labels, title
 from spikelm.runs.prerequisites import prerequisites
-from spikelm.runs.tracking import Tracker, make_tracker
+from spikelm.runs.tracking import TrackedRun, Tracker, make_tracker
 from spikelm.store.checksums import damaged, file_sums, set_aside
 from spikelm.machine.disk import cannot_write, disk_is_full
 from spikelm.store.atomic import plain
@@ -186,8 +186,7 @@ def _peak_memory_mb(devices: int) -> float:
 
 def _tracker(config: Config, run: Run, console: Console) -> Tracker:
     known = labels(config)
-    return make_tracker(
-        mode=config.tracker.mode,  # type: ignore[arg-type]
+    tracked = TrackedRun(
         project=config.tracker.project,
         entity=config.tracker.entity,
         run_id=run.id,
@@ -197,8 +196,8 @@ def _tracker(config: Config, run: Run, console: Console) -> Tracker:
         tags=known.tags,
         config=plain(to_record(config)),
         directory=run.directory,
-        notify=console.print,
     )
+    return make_tracker(tracked, config.tracker.mode, console.print)  # type: ignore[arg-type]
 
 
 def _summary(result: Result) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rich.console import Console
 from spikelm.config.compose import load_config
 from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
 from spikelm.report.reproduce.needs import Timings, minutes, needs_of, show_needs
-from spikelm.report.reproduce.progress import Overview
+from spikelm.report.reproduce.progress import Progress
 from spikelm.report.reproduce.reproduce import job_lines
 from spikelm.runs.experiment import open_run
 from spikelm.runs.prerequisites import pretraining_of
@@ -180,7 +180,7 @@ def test_the_overview_tells_every_run_that_finishes_once(tmp_path: Path) -> None
     results = Results(Selection("smoke", "embedded", (42,), tmp_path))
     found = results.find("lif_bert", "glue/rte")
     console = Console(record=True, width=120)
-    overview = Overview(needs_of([found], Timings([])), console)
+    overview = Progress(needs_of([found], Timings([])), console)
     assert overview.look() == []
     finish(found, 12.0)
     assert [need.run.id for need in overview.look()] == [found.run.id]
@@ -201,7 +201,7 @@ def test_the_time_left_trusts_the_plan_until_enough_is_done(
     needs = [replace(need, seconds=3000.0) for need in needs_of(wanted, Timings([]))]
     now = [0.0]
     monkeypatch.setattr("spikelm.report.reproduce.progress.time.monotonic", lambda: now[0])
-    overview = Overview(needs, Console(file=io.StringIO()), at_once=2)
+    overview = Progress(needs, Console(file=io.StringIO()), at_once=2)
     assert overview.left() == ", about 1.7 hours left", "12000 seconds, two at a time"
     finish(wanted[0])
     now[0] = 3000.0  # twice as slow as planned
@@ -214,7 +214,7 @@ def test_what_is_made_again_counts_when_its_weights_are_there(selection: Selecti
     results = Results(selection)
     pretrained = results.find("bert", "pretrain")
     finish(pretrained, weights=False)
-    overview = Overview(needs_of([results.find("bert", "glue/rte")], Timings([])), Console(file=io.StringIO()))
+    overview = Progress(needs_of([results.find("bert", "glue/rte")], Timings([])), Console(file=io.StringIO()))
     assert len(overview.todo) == 2
     assert overview.look() == []
     (pretrained.run.directory / "model").mkdir()

@@ -23,7 +23,7 @@ TRUST = 0.1  # how much of a plan has to be done to tell its pace as well as the
 LAST = 6  # finished runs that stay on the screen
 
 
-class Overview:
+class Progress:
     """Which runs of a plan have finished, which are going on and at which step, and about how long the rest takes."""
 
     def __init__(self, needs: Sequence[Need], console: Console, at_once: int = 1) -> None:

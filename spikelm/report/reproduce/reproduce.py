@@ -16,7 +16,7 @@ from spikelm.machine.signals import Stopped
 from spikelm.report.query.selection import Results, Wanted
 from spikelm.report.reproduce.launcher import jobs_at_once
 from spikelm.report.reproduce.needs import Timings, needs_of, show_needs
-from spikelm.report.reproduce.progress import Overview, failures
+from spikelm.report.reproduce.progress import Progress, failures
 from spikelm.store.atomic import write_atomic
 from spikelm.store.store import Store
 from spikelm.sweeps.job_file import CHOSEN, FILE, write_jobs
@@ -47,11 +47,11 @@ def reproduce(
     folder = root / "sweeps" / time.strftime("%Y-%m-%d_%H-%M-%S")
     options = [*results.selection.options, *launcher]
     console.print(f"  by {' '.join(launcher)} (another one: --launcher)", soft_wrap=True, highlight=False)
-    return _run(jobs, options, folder, Overview(needs, console, at_once), console)
+    return _run(jobs, options, folder, Progress(needs, console, at_once), console)
 
 
 def _run(
-    jobs: Sequence[Sequence[str]], options: Sequence[str], folder: Path, overview: Overview, console: Console
+    jobs: Sequence[Sequence[str]], options: Sequence[str], folder: Path, progress: Progress, console: Console
 ) -> int:
     """The jobs as one sweep in a process of its own; what it prints goes to a file beside its records."""
     with disk_errors(folder):
@@ -64,7 +64,7 @@ def _run(
         command = [sys.executable, "-m", "spikelm.cli.main", "-m", *words]
         with subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, text=True) as process:
             try:
-                code = overview.follow(process)
+                code = progress.follow(process)
             except (KeyboardInterrupt, Stopped):
                 _end(process)
                 raise

@@ -13,6 +13,7 @@ from spikelm.config.backbone import BackboneConfig
 from spikelm.config.running import MeasureConfig
 from spikelm.config.schema import Config
 from spikelm.config.source import SourceConfig
+from spikelm.config.specs import NeuronSpec
 from spikelm.config.task import TaskConfig
 from spikelm.store.hashing import digest
 from spikelm.store.result import Result
@@ -27,12 +28,9 @@ def run_id(number: int) -> str:
 
 
 def config(task: str, neuron: str, scale: str, source: str, seed: int) -> Config:
-    spec: dict[str, Any] = {"name": neuron}
-    if neuron != "ann":
-        spec |= {"T": 4, "_target_": "spikelm.neurons.lif.LIF"}
     return Config(
         task=TaskConfig(name=task, kind="classification"),
-        neuron=spec,
+        neuron=NeuronSpec("" if neuron == "ann" else "spikelm.neurons.lif.LIF", name=neuron),
         backbone=BACKBONE,
         source=SourceConfig(name=source),
         measure=MeasureConfig(samples=64, length=64),
