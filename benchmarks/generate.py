@@ -13,7 +13,7 @@ import torch
 from transformers import BartConfig, BartForConditionalGeneration, GPT2Config, GPT2LMHeadModel
 
 from benchmarks.timing import arguments, ratio, report, rounds, slope
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.spiking import spikify
 
 BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")

@@ -17,7 +17,7 @@ from spikelm.data.microworld.bilingual import PLACES
 from spikelm.data.microworld.clauses import TIMES
 from spikelm.data.microworld.romanian import ADJECTIVES, COUNTS, NOUNS, OWNERS
 from spikelm.data.microworld.romanian_verbs import HE, VERBS
-from spikelm.measure.text_metrics import text_metrics
+from spikelm.measure.text_metrics import ROUGE, text_metrics
 
 Row = dict[str, Any]
 
@@ -196,10 +196,10 @@ def text_scores(task: str, seed: int = 0) -> dict[str, dict[str, float]]:
     rows = splits["validation"]
     target = list(rows[0])[1]
     references = [row[target] for row in rows]
-    kind = "sum" if task in SENTENCES else "mt"
+    metrics = ROUGE if task in SENTENCES else ("bleu", "chrf")
     # A target of the training rows, whatever the source: what a model has that knows how targets look.
     texts_by_baseline = {**guesses(task, rows), "another's": [row[target] for row in splits["train"]]}
-    return {name: text_metrics(kind, texts, references)[0] for name, texts in texts_by_baseline.items()}
+    return {name: text_metrics(metrics, texts, references)[0] for name, texts in texts_by_baseline.items()}
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 from benchmarks.timing import arguments, report, rounds, slope
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.spiking import spikify
 
 BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")

@@ -14,7 +14,7 @@ from torch import nn
 from transformers import BertConfig, BertModel
 
 from benchmarks.timing import arguments, ratio, report, rounds, spread
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.neurons.kernels.compiled import can_compile
 from spikelm.spiking import neurons as neurons_of
 from spikelm.spiking import spikify

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from spikelm.config.schema import Config
-from spikelm.config.specs import NeuronSpec
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.specs import NeuronSpec
 from spikelm.machine.environment import Environment
 from spikelm.store.result import Result
 

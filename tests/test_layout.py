@@ -10,7 +10,7 @@ import yaml
 
 from spikelm.config.class_rules import rules_of
 from spikelm.config.paths import config_dir
-from spikelm.config.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
 
 PROJECT = Path(__file__).resolve().parents[1]
 SOURCES = [path for path in (PROJECT / "spikelm").rglob("*.py") if "conf" not in path.parts]
@@ -44,7 +44,7 @@ def test_a_new_neuron_is_one_python_file_and_one_yaml(tmp_path: Path, monkeypatc
 
 
 def test_neurons_outside_the_allowed_packages_are_refused() -> None:
-    from spikelm.config.specs import ClassSpec
+    from spikelm.config.settings.specs import ClassSpec
     from spikelm.errors import ConfigError
     from spikelm.neurons import build_neuron
 

@@ -21,7 +21,7 @@ from spikelm.catalog.energy import (
     seq2seq_terms,
     spiking_energy_mj,
 )
-from spikelm.config.backbone import BackboneConfig
+from spikelm.config.settings.backbone import BackboneConfig
 
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 

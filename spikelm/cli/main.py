@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spikelm.catalog.kinds import ALL, LABELLED, Kind, kind_of
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 
 #: kind of task -> what names such tasks, and one of them

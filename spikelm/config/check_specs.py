@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from spikelm.config import trust
 from spikelm.config.class_rules import rules_of
-from spikelm.config.fields import nearest
-from spikelm.config.specs import ClassSpec, NeuronSpec, QuantizerSpec
+from spikelm.config.settings.fields import nearest
+from spikelm.config.settings.specs import ClassSpec, NeuronSpec, QuantizerSpec
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 

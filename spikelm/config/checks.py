@@ -11,19 +11,19 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from spikelm.catalog.checkpoint_files import pinned, read_kind, read_sizes, refuse_other_size, size_names
-from spikelm.catalog.kinds import KINDS
-from spikelm.config.backbone import VariantConfig
+from spikelm.catalog.kinds import KINDS, UNLABELLED
 from spikelm.config.check_backbone import check_backbone
 from spikelm.config.check_specs import check_neuron, check_quantizer
-from spikelm.config.distill import check_distill
-from spikelm.config.fields import check_fields, nearest
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.resolvers import register_resolvers
-from spikelm.config.schema import Composed, Config, PreviousStudent, structured
-from spikelm.config.source import check_source, make_paths_absolute
-from spikelm.config.specs import NeuronSpec, QuantizerSpec
-from spikelm.config.stage import StageConfig, check_stage
-from spikelm.config.task import UNLABELLED, check_task
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.distill import check_distill
+from spikelm.config.settings.fields import check_fields, nearest
+from spikelm.config.settings.schema import Composed, Config, PreviousStudent, structured
+from spikelm.config.settings.source import check_source, make_paths_absolute
+from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.stages import StageConfig, check_stage
+from spikelm.config.settings.task import check_task
 from spikelm.errors import ConfigError
 
 AnySpec = TypeVar("AnySpec", NeuronSpec, QuantizerSpec)

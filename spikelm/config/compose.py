@@ -7,19 +7,20 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
 from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from spikelm.config.checks import all_keys, typed
-from spikelm.config.fields import nearest
 from spikelm.config.paths import config_dir, default_runs_dir
 from spikelm.config.plugins import config_dirs, config_files, option_names
 from spikelm.config.redact import refuse_secrets
 from spikelm.config.resolvers import register_resolvers
-from spikelm.config.schema import Composed, Config
 from spikelm.config.search_path import register_search_path
+from spikelm.config.settings.fields import nearest
+from spikelm.config.settings.schema import Composed, Config
 from spikelm.config.trust import refuse_targets
 from spikelm.errors import ConfigError
 
@@ -43,23 +44,25 @@ def load_config(overrides: Sequence[str]) -> Config:
 
 
 def compose_config(overrides: Sequence[str], search_path: str | None = None) -> DictConfig:
+    """What Hydra composes of overrides, without Hydra's own part.
+
+    The loader is asked itself, not `hydra.compose`: a job of Hydra's may compose as well, and keeps its own state.
+    """
     refuse_secrets(overrides)
     register_schema()
     extra = [f"hydra.searchpath=[{Path(search_path).absolute().as_uri()}]"] if search_path else []
     try:
-        with initialize_config_dir(str(config_dir()), version_base="1.3"):
-            cfg = compose("config", overrides=[*overrides, *extra], return_hydra_config=True)
-            _refuse_shared_devices(cfg)
-            with open_dict(cfg):
-                of_hydra = OmegaConf.to_container(cfg.pop("hydra"), resolve=False)
-            refuse_targets({"hydra": of_hydra})
-            return cfg
+        loader = ConfigLoaderImpl(create_config_search_path(str(config_dir())))
+        cfg = loader.load_configuration("config", [*overrides, *extra], RunMode.RUN, from_shell=False)
+        _refuse_shared_devices(cfg)
+        with open_dict(cfg):
+            of_hydra = OmegaConf.to_container(cfg.pop("hydra"), resolve=False)
+        refuse_targets({"hydra": of_hydra})
+        return cfg
     except ConfigError:
         raise
     except Exception as error:  # Hydra raises its own, OmegaConf's, and now and then a ValueError
         raise ConfigError(_message(error, overrides)) from error
-    finally:
-        GlobalHydra.instance().clear()
 
 
 def _refuse_shared_devices(cfg: DictConfig) -> None:

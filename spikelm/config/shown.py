@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spikelm.config.backbone import VariantConfig
+from spikelm.catalog.kinds import UNLABELLED
 from spikelm.config.recorded import to_record
-from spikelm.config.schema import Config
-from spikelm.config.task import UNLABELLED
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 OF_TEXT_PAIRS = ("languages", "source_length", "target_length", "generate")
@@ -18,8 +19,8 @@ DATA = ("splits", "official_rows", "file_columns", "options")  # mappings whose 
 def applicable(config: Config) -> dict[str, Any]:
     """The sections and keys that apply to the run; what is not set is left out."""
     record = to_record(config)
-    record["neuron"] = config.neuron.to_mapping() if config.spiking else {"name": config.neuron.name}
-    record["weights"] = config.weights.to_mapping() if config.quantized else {"name": config.weights.name}
+    record["neuron"] = _overridable(config.neuron) if config.spiking else {"name": config.neuron.name}
+    record["weights"] = _overridable(config.weights) if config.quantized else {"name": config.weights.name}
     for section in _unused(config):
         del record[section]
     if not _reads_distill(config):
@@ -32,6 +33,11 @@ def applicable(config: Config) -> dict[str, Any]:
             record.get(stage, {}).pop("amplitudes", None)
     shown: dict[str, Any] = _set(record)
     return shown
+
+
+def _overridable(spec: NeuronSpec | QuantizerSpec) -> dict[str, Any]:
+    """A neuron or quantiser as its YAML has it, without what only describes it."""
+    return {key: value for key, value in spec.to_mapping().items() if key not in ("spikes", "bits")}
 
 
 def _unused(config: Config) -> list[str]:

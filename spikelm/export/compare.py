@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch, evaluation_batches
 from spikelm.data.sources.rows import load_rows
 from spikelm.data.tokens.cache import encoded_rows

@@ -15,7 +15,7 @@ from spikelm.catalog.energy import (
     seq2seq_terms,
     spiking_energy_mj,
 )
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.measure.audit import AuditReport, audit
 from spikelm.measure.trained_model import (
     EnergyDetail,

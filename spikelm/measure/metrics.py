@@ -11,7 +11,7 @@ from torch import Tensor
 from torchmetrics import Metric, MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
 from torchmetrics.classification import BinaryF1Score, MulticlassAccuracy, MulticlassConfusionMatrix
 
-from spikelm.catalog.metrics import METRICS, valid_metrics
+from spikelm.catalog.metric_names import METRICS, valid_metrics
 from spikelm.errors import ConfigError, DataError, TrainingError
 
 

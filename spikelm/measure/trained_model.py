@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from spikelm.catalog.energy import PICOJOULE, Term, energy_mj, mean_rate, spiking_energy_mj
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.measure.audit import AuditReport, audit
 from spikelm.measure.firing import FiringMeter
 from spikelm.measure.workload import measured_terms

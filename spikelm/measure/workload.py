@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from spikelm.catalog.energy import Term, lm_head_terms, seq2seq_terms
 from spikelm.catalog.kinds import kind_of, plain_terms, spiking_terms
-from spikelm.config.backbone import BackboneConfig
-from spikelm.config.schema import Config
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.schema import Config
 
 FLOAT = 4  # bytes
 

@@ -13,8 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from spikelm.catalog import kinds
-from spikelm.config.backbone import BackboneConfig
-from spikelm.config.schema import Config
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.blocks import BlockBatches
 from spikelm.errors import ConfigError
 

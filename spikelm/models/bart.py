@@ -15,8 +15,8 @@ from transformers import BartConfig, GenerationConfig, MBartConfig
 
 from spikelm.catalog.checkpoint_files import backbone_folder
 from spikelm.catalog.kinds import kind_of
-from spikelm.config.backbone import BackboneConfig
-from spikelm.config.schema import Config
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError, ConfigError
 from spikelm.models.architecture import Architecture, architecture_of
 from spikelm.models.bert import spiking_if_asked, time_steps_of

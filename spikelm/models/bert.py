@@ -12,8 +12,8 @@ from transformers import BertConfig
 
 from spikelm.catalog.checkpoint_files import backbone_folder
 from spikelm.catalog.kinds import kind_of
-from spikelm.config.backbone import BackboneConfig
-from spikelm.config.schema import Config
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError
 from spikelm.models.architecture import encoder_of
 from spikelm.spiking import spikify, spiking_class

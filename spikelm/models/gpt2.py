@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from spikelm.catalog.checkpoint_files import backbone_folder
 from spikelm.catalog.kinds import kind_of
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError
 from spikelm.models.architecture import Architecture, encoder_of
 from spikelm.models.bert import bert_config, load, num_labels, spiking_if_asked

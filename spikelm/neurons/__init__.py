@@ -6,8 +6,8 @@ Plain torch: they may import config, errors and rules, neither Hydra nor transfo
 from __future__ import annotations
 
 from spikelm.config import trust
-from spikelm.config.specs import ClassSpec
-from spikelm.neurons.base import Neuron
+from spikelm.config.settings.specs import ClassSpec
+from spikelm.neurons.neuron import Neuron
 
 
 def build_neuron(spec: ClassSpec, T: int = 1, memory: bool = True) -> Neuron:

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from spikelm.errors import SpikeLMError
-from spikelm.neurons.base import Neuron
+from spikelm.neurons.neuron import Neuron
 
 ALPHA_FLOOR = 1e-5
 

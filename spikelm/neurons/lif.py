@@ -7,12 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from spikelm.neurons.base import Neuron
 from spikelm.neurons.kernels.clip import clip_spikes
 from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.inference import levels, quick
 from spikelm.neurons.kernels.packing import Packed, packed_of
 from spikelm.neurons.kernels.precision import wide
+from spikelm.neurons.neuron import Neuron
 from spikelm.rules import NotNegative, Positive
 
 

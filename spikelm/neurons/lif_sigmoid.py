@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from spikelm.neurons.base import Neuron
 from spikelm.neurons.kernels.leaky import LeakySigmoid
+from spikelm.neurons.neuron import Neuron
 from spikelm.rules import Positive
 
 

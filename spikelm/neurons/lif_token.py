@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from spikelm.errors import ConfigError
-from spikelm.neurons.base import Neuron
 from spikelm.neurons.kernels.leaky import LeakyArctan, leaky_potentials
 from spikelm.neurons.kernels.precision import wide
 from spikelm.neurons.kernels.surrogates import arctan_slope
+from spikelm.neurons.neuron import Neuron
 from spikelm.rules import Positive
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from spikelm.neurons.base import Neuron
 from spikelm.neurons.kernels.precision import wide
 from spikelm.neurons.kernels.surrogates import arctan_slope
+from spikelm.neurons.neuron import Neuron
 from spikelm.rules import Positive
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from spikelm.neurons.base import Neuron
+from spikelm.neurons.neuron import Neuron
 
 
 class _Sign(torch.autograd.Function):

@@ -15,17 +15,17 @@ from rich.console import Console
 
 from spikelm.config.recorded import to_record
 from spikelm.config.redact import redacted
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
+from spikelm.machine.disk import cannot_write, disk_is_full
 from spikelm.machine.environment import Environment, environment
 from spikelm.machine.signals import listening
 from spikelm.runs.identity import id_of
 from spikelm.runs.labels import label, labels, title
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.runs.tracking import TrackedRun, Tracker, make_tracker
-from spikelm.store.checksums import damaged, file_sums, set_aside
-from spikelm.machine.disk import cannot_write, disk_is_full
 from spikelm.store.atomic import plain
+from spikelm.store.checksums import damaged, file_sums, set_aside
 from spikelm.store.store import Run, Store, now
 
 if TYPE_CHECKING:

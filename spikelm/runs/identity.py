@@ -1,7 +1,7 @@
 """What makes a run that run: everything in its config that decides its result, and nothing else.
 
-Each field of the config says which kinds of run it decides (spikelm/config/fields.py). What comes from files is in the
-identity by the hash of its content, and what comes from other runs by their ids.
+Each field of the config says which kinds of run it decides (spikelm/config/settings/fields.py). What comes from files
+is in the identity by the hash of its content, and what comes from other runs by their ids.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from spikelm.config.fields import decided
-from spikelm.config.schema import Config
-from spikelm.config.task import UNLABELLED
+from spikelm.catalog.kinds import UNLABELLED
+from spikelm.config.settings.fields import decided
+from spikelm.config.settings.schema import Config
 from spikelm.data.sources.source_identity import source_identity
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.store.file_facts import weights_identity

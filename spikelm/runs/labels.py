@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
 from spikelm.config.paths import config_dir
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 
 MEASURED = ("energy", "firing")  # columns that a table takes from pretrained runs

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from spikelm.catalog.energy import ceiling_mj, energy_mj
 from spikelm.catalog.kinds import kind_of
-from spikelm.config.schema import Config
-from spikelm.config.stage import StageConfig
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.stages import StageConfig
 from spikelm.measure.workload import (
     generated_terms,
     head_terms,
@@ -26,11 +26,6 @@ from spikelm.measure.workload import (
 from spikelm.runs.experiment import open_run
 from spikelm.runs.labels import title
 from spikelm.runs.prerequisites import prerequisites
-from spikelm.catalog.kinds import kind_of
-from spikelm.catalog.energy import ceiling_mj, energy_mj
-from spikelm.config.schema import Config
-from spikelm.config.stage import StageConfig
-from spikelm.measure.workload import generated_terms, head_terms, measured_terms, parameter_count, row_flops, row_tokens, training_memory_gb
 
 OPTIMIZERS = {"adamw": "AdamW", "adagrad": "Adagrad"}
 WIDTH = 136  # of the table of a sweep's plans
@@ -172,8 +167,14 @@ def _work_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
     counted = f" (encoder, decoder, LM head{asked})" if pairs else ""
     rows = {
         "steps": f"{steps}, batch {stage.batch}{each}, up to {longest} tokens",
-        "optimiser": f"{OPTIMIZERS[stage.optimizer.name]}, lr {stage.lr:g} {stage.schedule.shape}, warm-up {stage.schedule.warmup:g}, "
-        f"decay {stage.optimizer.weight_decay:g}{_released_schedule(stage)}",
+        "optimiser": ", ".join(
+            [
+                OPTIMIZERS[stage.optimizer.name],
+                f"lr {stage.lr:g} {stage.schedule.shape}",
+                f"warm-up {stage.schedule.warmup:g}",
+                f"decay {stage.optimizer.weight_decay:g}{_released_schedule(stage)}",
+            ]
+        ),
         "tokens": f"{most}{plan.tokens:,}" if plan.tokens else "by the data",
         "training FLOPs" if pairs else "training FLOPs (encoder)": (
             f"{most}{plan.flops:.2e}{counted}" if plan.flops else "by the data"

@@ -7,15 +7,15 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from spikelm.config.schema import Config, SystemConfig
-from spikelm.config.specs import NeuronSpec, QuantizerSpec
-from spikelm.config.stage import StageConfig
-from spikelm.errors import ConfigError
-from spikelm.config.task import TaskConfig
-from spikelm.config.backbone import VariantConfig
+from spikelm.catalog.kinds import UNLABELLED
 from spikelm.config.paths import config_dir
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.running import TrainerConfig
+from spikelm.config.settings.schema import Config, SystemConfig
+from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.stages import StageConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.errors import ConfigError
-from spikelm.config.task import UNLABELLED
 
 
 def prerequisites(config: Config) -> dict[str, Config]:
@@ -68,6 +68,7 @@ def teacher_of(config: Config) -> Config:
         variant=VariantConfig(),
         system=SystemConfig(),
         finetune=_as_stage(config.teacher),
+        trainer=_without_neurons(config.trainer),
         select="last",
         force=False,
     )
@@ -94,6 +95,11 @@ def previous_of(config: Config) -> Config:
         system=SystemConfig(),
         force=False,
     )
+
+
+def _without_neurons(trainer: TrainerConfig) -> TrainerConfig:
+    """Compiled neurons change nothing where there are none: students share one plain teacher."""
+    return replace(trainer, compile="off") if trainer.compile == "neurons" else trainer
 
 
 def _as_stage(stage: StageConfig) -> StageConfig:

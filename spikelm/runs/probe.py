@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.neurons import Neuron
 from spikelm.neurons.amplitude import AmplitudeNeuron
-from spikelm.neurons.kernels.precision import wide
 from spikelm.neurons.kernels.clip import clip_run
+from spikelm.neurons.kernels.precision import wide
 
 BINS = 161
 SITE = "encoder.layer.0.ffn1_in"  # the first feed-forward linear of the first block (appendix A.4)

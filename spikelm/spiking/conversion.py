@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from spikelm.config.backbone import VariantConfig
 from spikelm.config.recorded import rebuilt
-from spikelm.config.specs import ClassSpec, QuantizerSpec
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
 
 ENTRY = "spikelm"  # of a transformers config
 

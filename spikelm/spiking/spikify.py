@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from transformers import EncoderDecoderCache, PreTrainedModel
 from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
 
-from spikelm.config.backbone import VariantConfig
-from spikelm.config.specs import ClassSpec, QuantizerSpec
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
 from spikelm.errors import CheckpointError, ConfigError
 from spikelm.neurons import Neuron, build_neuron
 from spikelm.spiking.conversion import Conversion, conversion_of

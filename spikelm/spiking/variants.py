@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
-from spikelm.config.backbone import VariantConfig
+from spikelm.config.settings.backbone import VariantConfig
 from spikelm.errors import ConfigError
 from spikelm.neurons import build_neuron
 from spikelm.spiking.conversion import Conversion

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
 
 from spikelm.config.recorded import from_record, to_record
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.store.atomic import plain
 from spikelm.store.hashing import digest
 

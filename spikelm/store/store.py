@@ -20,7 +20,7 @@ import filelock
 import yaml
 
 from spikelm.config.recorded import from_record, to_record
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
 from spikelm.machine.disk import disk_errors
 from spikelm.machine.environment import Environment

@@ -13,7 +13,7 @@ from rich.console import Console
 from tokenizers import Tokenizer
 
 from spikelm.catalog.kinds import Kind, kind_of
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.masked_blocks import MaskedBatches
 from spikelm.data.batches.mlm_nsp import PretrainingBatches
 from spikelm.data.tokens.encode import EncodedRows

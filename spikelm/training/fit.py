@@ -18,7 +18,7 @@ from rich.console import Console
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader
 
-from spikelm.config.running import TrainerConfig
+from spikelm.config.settings.running import TrainerConfig
 from spikelm.data.batches.by_step import Batch, StepBatches
 from spikelm.errors import CheckpointError, DataError
 from spikelm.training.callbacks import FiniteLoss, Log, ProgressLine, Recorder

@@ -24,7 +24,7 @@ import torch
 from rich.console import Console
 
 from spikelm.config import trust
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, SpikeLMError, TrainingError
 from spikelm.machine.signals import Stopped, deferring, listening, passing_on, stop_if_asked
 from spikelm.store.store import Run

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 
-from spikelm.config.stage import StageConfig
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.stages import StageConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data.batches.by_step import Batch, step_seed
 from spikelm.data.batches.mlm_nsp import IGNORED
 from spikelm.measure.metrics import compute_metrics, glue_metrics, update_metrics

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Adagrad, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from spikelm.config.stage import StageConfig
+from spikelm.config.settings.stages import StageConfig
 from spikelm.neurons import Neuron
 
 ACCUMULATED = 0.1  # Adagrad's squared gradients at the start, as the pointer-generator has it

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import step_seed
 from spikelm.machine.cpu import keep_heap
 from spikelm.measure.trained_model import Measured, measure_firing, measure_model

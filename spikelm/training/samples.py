@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from spikelm.catalog.kinds import UNLABELLED
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch
 from spikelm.data.sources.documents import load_documents
 from spikelm.data.sources.rows import load_rows

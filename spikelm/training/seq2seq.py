@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spikelm.catalog.kinds import Kind
-from spikelm.config.distill import DistillConfig
-from spikelm.config.schema import Config
-from spikelm.config.specs import NeuronSpec, QuantizerSpec
-from spikelm.config.stage import StageConfig
-from spikelm.config.task import GenerateConfig, TaskConfig
+from spikelm.config.settings.distill import DistillConfig
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.stages import StageConfig
+from spikelm.config.settings.task import GenerateConfig, TaskConfig
 from spikelm.data.batches.by_step import Batch
 from spikelm.data.batches.text_pair_batches import IGNORED, TextPairBatches, evaluation_text_pairs, text_pair_batch
 from spikelm.data.sources.loaded import LoadedText

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from spikelm.catalog.kinds import LABELLED
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.blocks import BlockBatches
 from spikelm.data.batches.by_step import Batch, RowBatches, StepBatches, evaluation_batches
 from spikelm.data.batches.sentences import SentenceBatches

@@ -3,7 +3,7 @@
 Plain torch: they may import neurons and below, neither Hydra nor transformers.
 """
 
-from spikelm.weights.base import WeightQuantizer
 from spikelm.weights.layers import build_quantizer, quantize_weights, quantized
+from spikelm.weights.quantizer import WeightQuantizer
 
 __all__ = ["WeightQuantizer", "build_quantizer", "quantize_weights", "quantized"]

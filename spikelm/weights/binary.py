@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from spikelm.weights.base import WeightQuantizer, mean_of
+from spikelm.weights.quantizer import WeightQuantizer, mean_of
 
 
 class _Binary(torch.autograd.Function):

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spikelm.config import trust
-from spikelm.config.specs import ClassSpec, QuantizerSpec
+from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
 from spikelm.errors import ConfigError
 from spikelm.neurons.kernels.spike_matmul import spike_linear
-from spikelm.weights.base import WeightQuantizer
+from spikelm.weights.quantizer import WeightQuantizer
 
 
 class QuantizedLinear(nn.Linear):

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from spikelm.neurons.kernels.rounding import Ternary
 from spikelm.rules import Positive
-from spikelm.weights.base import WeightQuantizer
+from spikelm.weights.quantizer import WeightQuantizer
 
 
 class TernaryWeights(WeightQuantizer):

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from spikelm.neurons.kernels.rounding import Uniform, top_level
-from spikelm.weights.base import WeightQuantizer
+from spikelm.weights.quantizer import WeightQuantizer
 
 FLOOR = 1e-12  # of a step: a matrix of zeros stays one
 

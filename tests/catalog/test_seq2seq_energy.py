@@ -20,7 +20,7 @@ from spikelm.catalog.energy import (
     spiking_energy_mj,
 )
 from spikelm.cli.energy_audit import energy_main
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
 from spikelm.measure.trained_model import measure_firing, measure_terms, prompt

@@ -9,26 +9,20 @@ import pytest
 from spikelm.cli.command_line import precheck
 from spikelm.config.checks import all_keys
 from spikelm.config.compose import load_config
-from spikelm.config.fields import nearest
-from spikelm.config.paths import config_dir
+from spikelm.config.plugins import option_names
+from spikelm.config.settings.fields import nearest
 from spikelm.errors import ConfigError
 from spikelm.runs.identity import identity
 from spikelm.runs.labels import label
 from spikelm.runs.prerequisites import pretraining_of
 from spikelm.store.hashing import run_id
 
-
-def options(group: str) -> list[str]:
-    folder = config_dir() / group
-    return [str(path.relative_to(folder).with_suffix("")) for path in sorted(folder.rglob("*.yaml"))]
-
-
 GROUPS = ("task", "neuron", "weights", "backbone", "scale", "source", "trainer", "tracker", "system", "recipe")
 
 
 #: options that are whole only with files of the user's
 WITH_FILES = ("local", "hf", "minilm")
-ALONE = [(group, option) for group in GROUPS for option in options(group) if option not in WITH_FILES]
+ALONE = [(group, option) for group in GROUPS for option in option_names(group) if option not in WITH_FILES]
 #: what else an option needs: its system brings the neuron, and a system of summaries has no GLUE
 SUMMARIES = ("ptgen", "bertsumabs", "gpt2")
 UNTRAINED = {"gpt2": ["finetune.steps=0"]}

@@ -6,7 +6,7 @@ import pytest
 
 from spikelm.config.compose import load_config
 from spikelm.config.recorded import from_record, to_record
-from spikelm.config.specs import ClassSpec, NeuronSpec, QuantizerSpec
+from spikelm.config.settings.specs import ClassSpec, NeuronSpec, QuantizerSpec
 from spikelm.errors import ConfigError
 from spikelm.neurons.bispike import BiSpike
 from spikelm.runs.prerequisites import previous_of

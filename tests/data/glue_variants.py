@@ -9,7 +9,7 @@ from typing import Any
 from glue_files import OFFICIAL, hub_cache, hub_parquet, write_as
 
 from spikelm.config.compose import load_config
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.hub import GLUE
 
 Rows = dict[str, list[dict[str, Any]]]

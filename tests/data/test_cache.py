@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.sources.documents import load_documents
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.rows import load_rows

@@ -16,7 +16,7 @@ from glue_files import hub_cache, hub_parquet
 from rich.console import Console
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.sources import hub
 from spikelm.data.sources.documents import load_documents
 from spikelm.data.sources.hub import GLUE, Repository, hub_files, stream_rows

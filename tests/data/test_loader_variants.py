@@ -12,7 +12,7 @@ import pytest
 from glue_variants import REVISION, VARIANTS, glue_task, made_up
 
 from spikelm.config.compose import load_config
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.hub import GLUE
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.rows import load_rows

@@ -15,7 +15,7 @@ from glue_files import hub_cache, write_as
 from rich.console import Console
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.rows import load_rows
 from spikelm.data.sources.source_identity import source_identity
@@ -195,10 +195,10 @@ def test_a_run_from_pretraining_to_result(conf: Path, mirror: Path) -> None:
     vocab.write_text("\n".join(VOCAB))
     tiny = ["scale=smoke", "pretrain.steps=2", "trainer.progress=false", "tracker.mode=disabled"]
     hub = ["source=hub", f"source.mirror={mirror}", "source.text=[{repo: someone/lines, rows: sentences}]"]
-    result = run_experiment(config(conf, *hub, *tiny, "source.documents=60"), Console(quiet=True))
-    assert result["source"]["rows"] == {"train": 40, "test": 20}
-    assert set(result["metrics"]) >= {"accuracy"}
-    saved = json.loads((Path(result["directory"]) / "result.json").read_text())
+    finished = run_experiment(config(conf, *hub, *tiny, "source.documents=60"), Console(quiet=True))
+    assert finished.result.source.rows == {"train": 40, "test": 20}
+    assert set(finished.result.metrics) >= {"accuracy"}
+    saved = json.loads((finished.directory / "result.json").read_text())
     assert saved["config"]["task"]["repo"] == REPO
     assert saved["source"]["content_hash"] == load(conf, *hub).content_hash
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.row_files import Layout, read_rows
 from spikelm.data.sources.rows import load_rows

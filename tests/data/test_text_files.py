@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.sources.documents import load_documents
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.text_files import detokenised, plain_sentences, wikitext_sentences

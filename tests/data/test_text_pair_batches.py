@@ -11,7 +11,7 @@ from transformers.models.bart.modeling_bart import shift_tokens_right as bart_sh
 from transformers.models.mbart.modeling_mbart import shift_tokens_right as mbart_shift
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.text_pair_batches import (
     TextPairBatches,
     evaluation_text_pairs,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.sources.documents import load_documents
 from spikelm.data.sources.loaded import content_hash
 from spikelm.data.sources.unlabelled_rows import other_rows
@@ -84,9 +84,9 @@ def test_files_that_have_not_changed_are_not_read_again_to_tell_a_run(
 
 
 def test_mistakes_are_named(root: Path) -> None:
-    with pytest.raises(ConfigError, match=r"general\.task_rows=0 is not valid"):
-        config(root, "general.task_rows=0")
-    with pytest.raises(ConfigError, match=r"only general\.task_rows"):
+    with pytest.raises(ConfigError, match=r"general\.task_rows=-1 is not valid"):
+        config(root, "general.task_rows=-1")
+    with pytest.raises(ConfigError, match=r"unknown key finetune\.task_rows"):
         config(root, "task=glue/rte", "finetune.task_rows=3")
     shutil.rmtree(root / "RTE")
     with pytest.raises(DataError, match="no GLUE task"):

@@ -12,9 +12,9 @@ from rich.console import Console
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, BertForSequenceClassification
 
 from spikelm.cli.export import export_main
-from spikelm.config.backbone import VariantConfig
 from spikelm.config.compose import load_config
-from spikelm.config.specs import ClassSpec, QuantizerSpec
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
 from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.export import ExportedBertForSequenceClassification
 from spikelm.export.convert import export

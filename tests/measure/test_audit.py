@@ -18,7 +18,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from spikelm.catalog.energy import encoder_terms
 from spikelm.cli.audit_table import print_audit
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import SpikeLMError
 from spikelm.measure.audit import audit
 from spikelm.measure.firing import FiringMeter

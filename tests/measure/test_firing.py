@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
 from spikelm.catalog.energy import encoder_terms, mean_rate
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import SpikeLMError
 from spikelm.measure.firing import FiringMeter
 from spikelm.neurons import Neuron

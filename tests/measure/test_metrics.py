@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as oracle
 
-from spikelm.catalog.metrics import METRICS, valid_metrics
+from spikelm.catalog.metric_names import METRICS, valid_metrics
 from spikelm.errors import ConfigError, DataError, TrainingError
 from spikelm.measure.metrics import (
     LABEL_METRICS,

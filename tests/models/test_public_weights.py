@@ -17,7 +17,7 @@ from transformers import BartConfig, BartModel, MBartConfig, MBartForConditional
 
 from spikelm.catalog.checkpoint_files import pinned, weights_folder
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.tokens.bpe import train_bpe
 from spikelm.errors import CheckpointError, ConfigError, DataError
 from spikelm.models.bart import SpecialTokens, load_public
@@ -89,8 +89,8 @@ def test_the_papers_scale_starts_from_published_weights(task: str, monkeypatch: 
     assert pinned(PAPER[task][1])
     (teacher,) = prerequisites(config).values()
     assert (teacher.backbone, teacher.spiking, prerequisites(teacher)) == (config.backbone, False, {})
-    assert identity(teacher)["weights"] == f"hub:{PAPER[task][1]}"
-    assert identity(config)["teacher"] == run_id(identity(teacher))
+    assert identity(teacher)["starts from"] == f"hub:{PAPER[task][1]}"
+    assert identity(config)["needs"] == {"teacher": run_id(identity(teacher))}
 
 
 def test_a_folder_takes_the_place_of_the_published_weights(bart: Path) -> None:
@@ -184,8 +184,8 @@ def test_what_the_cache_holds_is_found_offline(cache: Path, bart: Path, mbart: P
     found = load_config(["task=sum/xsum", "backbone=hf", f"backbone.path=someone/{kind}@{commit}"])
     assert found.backbone.layers == 1
     assert (
-        identity(load_config(["task=sum/xsum", "backbone=hf", f"backbone.path=someone/{kind}"]))["weights"]
-        == (identity(load_config(["task=sum/xsum", "backbone=hf", f"backbone.path={folder}"]))["weights"])
+        identity(load_config(["task=sum/xsum", "backbone=hf", f"backbone.path=someone/{kind}"]))["starts from"]
+        == (identity(load_config(["task=sum/xsum", "backbone=hf", f"backbone.path={folder}"]))["starts from"])
     ), "without a revision the weights themselves are looked at"
 
 

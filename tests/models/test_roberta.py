@@ -22,12 +22,12 @@ from spikelm.catalog.checkpoint_files import read_kind, read_sizes
 from spikelm.cli.energy_audit import audit_main, energy_main
 from spikelm.cli.export import export_main
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import pad
 from spikelm.errors import ConfigError
 from spikelm.measure.workload import parameter_count as planned
 from spikelm.models.bert import build_pretraining_model, parameter_count
-from spikelm.runs.experiment import open_run, run_experiment
+from spikelm.runs.experiment import Finished, open_run, run_experiment
 from spikelm.spiking import load_pretrained
 
 QUIET = Console(quiet=True)
@@ -43,20 +43,21 @@ def config_of(runs: Path, *overrides: str) -> Config:
     return load_config([*SMALL, f"runs_dir={runs}", "neuron=bispike", *overrides])
 
 
-def smoke(runs: Path, *overrides: str) -> dict[str, Any]:
+def smoke(runs: Path, *overrides: str) -> Finished:
     return run_experiment(config_of(runs, *overrides), QUIET)
 
 
 def test_masked_words_alone_are_pretrained(runs: Path) -> None:
-    result = smoke(runs, "task=pretrain")
-    assert set(result["metrics"]) == {"loss", "mlm_loss", "mlm_accuracy"}
-    assert 0 < result["metrics"]["mlm_loss"] < 20
-    assert result["spike_driven"]["verdict"] == "fully"
-    model: Any = load_pretrained(Path(result["directory"]) / "model")
+    finished = smoke(runs, "task=pretrain")
+    result = finished.result
+    assert set(result.metrics) == {"loss", "mlm_loss", "mlm_accuracy"}
+    assert 0 < result.metrics["mlm_loss"] < 20
+    assert result.spike_driven.verdict == "fully"
+    model: Any = load_pretrained(finished.directory / "model")
     assert type(model).__name__ == "SpikingRobertaForMaskedLM"
-    assert result["parameters"] == parameter_count(model)
-    longer = smoke(runs, "task=pretrain", "pretrain.steps=60", "pretrain.lr=3e-3")
-    assert longer["metrics"]["mlm_loss"] < result["metrics"]["mlm_loss"]
+    assert result.parameters == parameter_count(model)
+    longer = smoke(runs, "task=pretrain", "pretrain.steps=60", "pretrain.lr=3e-3").result
+    assert longer.metrics["mlm_loss"] < result.metrics["mlm_loss"]
 
 
 def test_every_position_can_be_used_and_the_padding_has_one_of_its_own(runs: Path) -> None:
@@ -81,17 +82,18 @@ def test_planned_parameters_are_those_of_the_model(neuron: str, runs: Path) -> N
 
 
 def test_it_is_fine_tuned_measured_audited_and_exported(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = smoke(runs, "task=glue/rte", "T=2")
-    rates = result["firing_rate"]
-    assert result["spike_driven"]["verdict"] == "fully"
-    assert result["spike_driven"]["real_valued"] == ["classifier.dense", "classifier.out_proj"]
-    assert 0 < rates["mean"] < 1
-    assert len(rates["per_site"]) == 2 * 6
-    assert 0 < result["energy_mj"]["fp32"] < result["energy_ann_mj"]["fp32"]
-    assert result["pretrained"] == open_run(config_of(runs, "task=pretrain", "T=2")).id
-    assert audit_main([result["directory"], "--runs-dir", str(runs)]) == 0
-    assert export_main([result["directory"], "--runs-dir", str(runs)]) == 0
-    folder = Path(result["directory"]) / "exported-fp32"
+    finished = smoke(runs, "task=glue/rte", "T=2")
+    result = finished.result
+    rates = result.firing_rate
+    assert result.spike_driven.verdict == "fully"
+    assert result.spike_driven.real_valued == ["classifier.dense", "classifier.out_proj"]
+    assert 0 < rates.mean < 1
+    assert len(rates.per_site) == 2 * 6
+    assert 0 < result.energy_mj.fp32 < result.energy_ann_mj.fp32
+    assert result.pretrained == open_run(config_of(runs, "task=pretrain", "T=2")).id
+    assert audit_main([str(finished.directory), "--runs-dir", str(runs)]) == 0
+    assert export_main([str(finished.directory), "--runs-dir", str(runs)]) == 0
+    folder = finished.directory / "exported-fp32"
     report = json.loads((folder / "export.json").read_text())
     assert report["exported"] == report["recorded"] == report["trained"]
     assert report["double_precision_difference"] < 1e-9
@@ -110,16 +112,16 @@ def test_it_is_fine_tuned_measured_audited_and_exported(runs: Path, capsys: pyte
     ],
 )
 def test_a_student_learns_from_its_teacher(options: tuple[str, ...], runs: Path) -> None:
-    result = smoke(runs, "task=glue/rte", *options)
-    assert result["teacher"] == open_run(config_of(runs, "task=glue/rte", "neuron=ann")).id
+    result = smoke(runs, "task=glue/rte", *options).result
+    assert result.teacher == open_run(config_of(runs, "task=glue/rte", "neuron=ann")).id
     teacher: Any = load_pretrained(open_run(config_of(runs, "task=glue/rte", "neuron=ann")).directory / "model")
     assert type(teacher).__name__ == "RobertaForSequenceClassification"
 
 
 def test_general_distillation_imitates_its_layers(runs: Path) -> None:
-    result = smoke(runs, "task=general_distill")
-    assert set(result["metrics"]) == {"loss", "last_loss", "cosine"}
-    assert type(load_pretrained(Path(result["directory"]) / "model")).__name__ == "SpikingRobertaModel"
+    finished = smoke(runs, "task=general_distill")
+    assert set(finished.result.metrics) == {"loss", "last_loss", "cosine"}
+    assert type(load_pretrained(finished.directory / "model")).__name__ == "SpikingRobertaModel"
 
 
 def byte_tokenizer() -> Tokenizer:
@@ -148,11 +150,11 @@ def test_a_saved_roberta_is_a_backbone(saved: Path, runs: Path) -> None:
     assert read_kind(str(saved)) == "roberta"
     assert read_sizes(str(saved), "roberta")["positions"] == 64
     path = ("backbone=hf", f"backbone.path={saved}")
-    plain = smoke(runs, *path, "task=glue/rte", "neuron=ann")
-    assert plain["pretrained"] is None
-    student = smoke(runs, *path, "task=glue/rte", "distill=general")
-    assert student["spike_driven"]["verdict"] == "fully"
-    assert student["teacher"] == plain["run_id"]
+    plain = smoke(runs, *path, "task=glue/rte", "neuron=ann").result
+    assert plain.pretrained is None
+    student = smoke(runs, *path, "task=glue/rte", "distill=general").result
+    assert student.spike_driven.verdict == "fully"
+    assert student.teacher == plain.run_id
 
 
 def test_what_it_cannot_do_is_said_before_anything_runs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

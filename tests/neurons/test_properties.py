@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spikelm.config import trust
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.neurons import Neuron, build_neuron
 

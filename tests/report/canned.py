@@ -11,7 +11,7 @@ from typing import Any
 from made_up_result import made_up
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
 from spikelm.store.hashing import digest
 from spikelm.store.result import Result

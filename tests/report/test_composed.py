@@ -78,7 +78,13 @@ def ask(checkout: Path, tmp_path: Path) -> Callable[[], dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "file", ["spikelm/config/schema.py", "spikelm/catalog/kinds.py", "conf/scale/mini.yaml", "conf/neuron/bispike.yaml"]
+    "file",
+    [
+        "spikelm/config/settings/schema.py",
+        "spikelm/catalog/kinds.py",
+        "conf/scale/mini.yaml",
+        "conf/neuron/bispike.yaml",
+    ],
 )
 def test_a_change_of_what_decides_a_config_drops_what_is_kept(
     file: str, ask: Callable[[], dict[str, Any]], checkout: Path, tmp_path: Path

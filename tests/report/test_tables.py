@@ -14,8 +14,8 @@ from canned import Canned, glue, result
 from made_up_result import ENVIRONMENT, made_up
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
-from spikelm.config.source import SourceConfig
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.source import SourceConfig
 from spikelm.errors import ConfigError, DataError
 from spikelm.report.query.selection import SelectedRun
 from spikelm.report.tables.build import build_table, table_runs

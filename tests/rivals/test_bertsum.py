@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 from transformers import BertForPreTraining
 
 from spikelm.config.compose import load_config
-from spikelm.data.tokens.sentences import sentences
+from spikelm.data.tokens.sentence_split import sentences
 from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.errors import ConfigError
 from spikelm.models.bart import SpecialTokens
@@ -129,7 +129,7 @@ def test_it_is_pretrained_as_a_bert_and_its_decoder_is_not_part_of_that() -> Non
     assert run_id(identity(pretraining_of(config))) == run_id(
         identity(pretraining_of(load_config([*OPTIONS, "backbone.decoder_layers=3"])))
     )
-    assert identity(config)["pretrained"]
+    assert identity(config)["needs"] == {"pretrained": run_id(identity(pretraining_of(config)))}
     with pytest.raises(ConfigError, match="task=pretrain is not valid for BERTSUMABS"):
         load_config(["system=bertsumabs", "task=pretrain"])
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.runs.experiment import open_run, run_experiment
 from spikelm.store.result import Result
 from spikelm.training.checkpoints import checkpoints

@@ -14,10 +14,10 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertForSequenceClassification
 
 from spikelm.catalog.energy import encoder_terms, spikformer_terms, spiking_energy_mj
-from spikelm.config.backbone import BackboneConfig
 from spikelm.config.compose import load_config
-from spikelm.config.specs import ClassSpec
-from spikelm.config.stage import ScheduleConfig, StageConfig
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.specs import ClassSpec
+from spikelm.config.settings.stages import ScheduleConfig, StageConfig
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
 from spikelm.measure.firing import FiringMeter
@@ -222,7 +222,16 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
 
 
 def test_the_plan_knows_the_sizes() -> None:
-    size = BackboneConfig("x", LAYERS, HIDDEN, HEADS, FFN, 16, VOCAB, kind="spikformer")
+    size = BackboneConfig(
+        name="x",
+        kind="spikformer",
+        layers=LAYERS,
+        hidden=HIDDEN,
+        heads=HEADS,
+        intermediate=FFN,
+        positions=16,
+        vocab=VOCAB,
+    )
     assert planned(size, False, 2) == parameter_count(student())
 
 
@@ -248,9 +257,10 @@ def test_two_stages_are_runs_and_the_teacher_is_berts_own() -> None:
 def test_the_papers_scale_has_spikebert_recipe_and_a_teacher_of_its_own() -> None:
     config = load_config(["system=spikebert", "task=glue/cola", "scale=paper"])
     tuned, general, taught = config.finetune, config.general, config.teacher
-    assert (tuned.epochs, tuned.batch, tuned.lr, tuned.weight_decay, tuned.schedule) == (30, 32, 5e-4, 5e-3, "cosine")
+    assert (tuned.epochs, tuned.batch, tuned.lr) == (30, 32, 5e-4)
+    assert (tuned.optimizer.weight_decay, tuned.schedule.shape) == (5e-3, "cosine")
     assert (general.epochs, general.steps, general.batch, general.lr, general.max_length) == (1, None, 16, 5e-5, 256)
-    assert (taught.epochs, taught.lr, taught.schedule) == (50, 2e-5, "constant")
+    assert (taught.epochs, taught.lr, taught.schedule.shape) == (50, 2e-5, "constant")
 
 
 def test_the_cosine_goes_down_once_an_epoch() -> None:

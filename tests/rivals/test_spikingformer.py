@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spikelm.config.compose import load_config
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
 from spikelm.rivals.normed_layers import TokenBatchNorm
@@ -152,7 +152,7 @@ def test_wrong_options_are_refused() -> None:
         load_config([*system, "neuron=ann"])
     with pytest.raises(ConfigError, match="task=general_distill is not valid for SpikingFormer"):
         load_config([system[0], "task=general_distill"])
-    with pytest.raises(ConfigError, match="start=teacher is for a BERT"):
+    with pytest.raises(ConfigError, match=r"distill\.start\.weights=teacher is for a BERT, not for SpikingFormer"):
         load_config([*system, "distill.start.weights=teacher"])
     with pytest.raises(ConfigError, match="weights=binary is not valid"):
         load_config([*system, "weights=binary"])

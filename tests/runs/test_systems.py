@@ -11,8 +11,8 @@ from rich.console import Console
 
 from spikelm.cli.command_line import described, help_text
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
 from spikelm.config.paths import config_dir
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.report.tables.paper_table import load_table
 from spikelm.runs.experiment import run_experiment

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import BartConfig, BertConfig, GPT2Config, MBartConfig
 
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.specs import ClassSpec
 
 BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike", {"k": 2.0})
 # Wide weights and a head of its own, so that a random model does not say one word for ever.

@@ -12,8 +12,8 @@ from scipy.special import softmax
 from torch import Tensor, nn
 from transformers import BertForSequenceClassification, BertModel
 
-from spikelm.config.backbone import VariantConfig
-from spikelm.config.specs import ClassSpec, QuantizerSpec
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
 from spikelm.errors import ConfigError
 from spikelm.spiking import load_pretrained, neurons, spikify
 from spikelm.spiking.lowbit_attention import Bool, RankOne, attend

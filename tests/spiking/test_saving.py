@@ -9,7 +9,7 @@ import torch
 from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification, BertModel
 
 from spikelm import spiking
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import CheckpointError
 from spikelm.spiking import Spiking, load_pretrained, neurons, spikify
 

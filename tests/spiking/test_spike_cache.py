@@ -19,7 +19,7 @@ from transformers import BartForConditionalGeneration, DynamicCache, GPT2LMHeadM
 from transformers.cache_utils import EncoderDecoderCache
 
 from spikelm.config import trust
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.neurons import Neuron
 from spikelm.spiking import neurons, spikify

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import BertForPreTraining, BertForSequenceClassification, BertModel, OPTConfig, OPTModel
 
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.spiking import neurons, spikify
 

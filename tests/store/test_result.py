@@ -10,7 +10,7 @@ from made_up_result import made_up, made_up_record
 from pydantic import ValidationError
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.store.hashing import digest
 from spikelm.store.result import Result, json_schema, read_result
 
@@ -49,14 +49,14 @@ def test_what_is_written_is_what_is_read() -> None:
     assert again.to_record() == record
     assert again.metrics == result.metrics
     assert again.samples == result.samples
-    assert record["schema"] == again.version == 1
+    assert record["schema"] == again.version == 2
 
 
 def test_what_was_changed_or_is_of_another_version_is_said() -> None:
     record = json.loads(json.dumps(made_up().to_record()))
     with pytest.raises(ValueError, match="does not match its checksum"):
         read_result({**record, "seed": 43})
-    for changes, words in (({"schema": 9}, "schema: Input should be 1"), ({"parameters": "many"}, "parameters: ")):
+    for changes, words in (({"schema": 9}, "schema: Input should be 2"), ({"parameters": "many"}, "parameters: ")):
         body = {key: value for key, value in record.items() if key != "checksum"} | changes
         with pytest.raises(ValueError, match=words):
             read_result({**body, "checksum": digest(body)})

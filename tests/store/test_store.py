@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_up_result import ENVIRONMENT, made_up
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
 from spikelm.store import metrics_csv
 from spikelm.store.hashing import run_id

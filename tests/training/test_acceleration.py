@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 
-from spikelm.config.running import TrainerConfig
-from spikelm.config.specs import ClassSpec
+from spikelm.config.settings.running import TrainerConfig
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.spiking import neurons, spikify
 from spikelm.training.devices import acceleration

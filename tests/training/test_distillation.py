@@ -8,7 +8,7 @@ import torch
 from scipy.special import rel_entr, softmax
 from torch import Tensor
 
-from spikelm.config.distill import DistillConfig, StatesConfig
+from spikelm.config.settings.distill import DistillConfig, StatesConfig
 from spikelm.training.distill.losses import (
     attention_losses,
     hidden_losses,

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
 
-from spikelm.config.stage import OptimizerConfig, ScheduleConfig, StageConfig
+from spikelm.config.settings.stages import OptimizerConfig, ScheduleConfig, StageConfig
 from spikelm.neurons.psn import PSN
 from spikelm.training.optimization import (
     learning_rate,

@@ -58,9 +58,9 @@ def test_the_audit_sees_the_rows_of_the_run(
     stages: list[Any] = []
     monkeypatch.setattr(run_stage, "build_stage", kept(run_stage.build_stage, stages))
     config = load_config([*SMALL, f"runs_dir={runs}", "force=true", *overrides])
-    result = run_experiment(config, QUIET)
+    finished = run_experiment(config, QUIET)
     of_the_run = seen[-1]
-    assert audit_main([result["directory"], "--runs-dir", str(runs)]) == 0
+    assert audit_main([str(finished.directory), "--runs-dir", str(runs)]) == 0
     assert len(seen) >= 2
     assert equal(of_the_run, seen[-1])
     again = measurement_samples(from_record(to_record(config)))

@@ -14,7 +14,7 @@ from scipy.special import log_softmax, rel_entr, softmax
 from spikelm.cli.energy_audit import audit_main
 from spikelm.cli.report import main as report_main
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.data.tokens.bpe import load_text_pair_tokenizer
 from spikelm.errors import ConfigError

@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.runs.experiment import open_run, run_experiment
 from spikelm.runs.identity import identity

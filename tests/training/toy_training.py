@@ -12,8 +12,8 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from spikelm.config.running import TrainerConfig
-from spikelm.config.stage import ScheduleConfig, StageConfig
+from spikelm.config.settings.running import TrainerConfig
+from spikelm.config.settings.stages import ScheduleConfig, StageConfig
 from spikelm.data.batches.by_step import Batch, StepBatches
 from spikelm.store.metrics_csv import MetricsCsv
 from spikelm.training.best_epoch import BestDev

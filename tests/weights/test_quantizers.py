@@ -12,7 +12,7 @@ from scipy import special
 from torch import Tensor
 from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification, BertModel
 
-from spikelm.config.specs import ClassSpec, QuantizerSpec
+from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
 from spikelm.errors import ConfigError
 from spikelm.spiking import load_pretrained, spikify, spiking_class
 from spikelm.weights import build_quantizer, quantized

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from spikelm.config.source import SourceConfig
+from spikelm.config.settings.source import SourceConfig
 from spikelm.data import microworld
 from spikelm.data.sources.hub import HELD_OUT_EVERY, labelled_documents, repository_files
 from spikelm.data.sources.loaded import LoadedText, content_hash

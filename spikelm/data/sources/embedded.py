@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from spikelm.config.source import SourceConfig
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.errors import DataError
 

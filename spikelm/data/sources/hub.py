@@ -10,8 +10,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from spikelm.config.source import HubText, SourceConfig
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.source import HubText, SourceConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.row_files import FileRows, Layout, read_rows, rows_from_records
 from spikelm.data.sources.streams import Document, chunks, in_turns
 from spikelm.data.sources.task_files import SHARD, listing

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
-from spikelm.config.source import SourceConfig
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
 
 
 @dataclass(frozen=True)

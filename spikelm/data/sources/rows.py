@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from spikelm.config.source import SourceConfig
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.embedded import embedded_rows
 from spikelm.data.sources.hub import hub_files, read_hub_rows, task_repository
 from spikelm.data.sources.loaded import LoadedText, content_hash, unofficial_counts

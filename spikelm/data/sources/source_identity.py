@@ -6,9 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from spikelm.config.fields import FINE_TUNING, decided
-from spikelm.config.source import SourceConfig
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.fields import FINE_TUNING, decided
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.documents import documents_hash
 from spikelm.data.sources.embedded import embedded_name

@@ -12,8 +12,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from spikelm.config.paths import config_dir
-from spikelm.config.source import SourceConfig
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.loaded import LoadedText, content_hash
 from spikelm.data.sources.rows import load_rows

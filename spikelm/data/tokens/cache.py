@@ -13,7 +13,7 @@ import numpy as np
 from filelock import FileLock
 from tokenizers import Tokenizer
 
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.streams import chunks
 from spikelm.data.tokens.bpe import TextPairTokenizer

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.streams import chunks
 from spikelm.data.tokens.bpe import TextPairTokenizer
 

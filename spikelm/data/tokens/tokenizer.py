@@ -11,8 +11,8 @@ from filelock import FileLock
 from tokenizers import Tokenizer
 
 from spikelm.catalog.checkpoint_files import weights_folder
-from spikelm.config.backbone import BackboneConfig
-from spikelm.config.source import SourceConfig
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.source import SourceConfig
 from spikelm.data import microworld
 from spikelm.data.sources.documents import documents_hash, load_documents
 from spikelm.data.sources.row_files import numbered_lines

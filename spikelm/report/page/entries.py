@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.report.query.settings import neuron_k
 from spikelm.store.result import Result
 from spikelm.store.store import Run, Store

@@ -15,7 +15,7 @@ from spikelm.config.compose import load_config
 from spikelm.config.paths import PACKAGE
 from spikelm.config.plugins import config_files
 from spikelm.config.recorded import from_record, to_record
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
 from spikelm.store.atomic import plain, write_json
 from spikelm.store.hashing import digest

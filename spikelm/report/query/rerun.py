@@ -14,16 +14,16 @@ from spikelm.config.compose import load_config
 from spikelm.config.paths import config_dir
 from spikelm.config.plugins import config_files
 from spikelm.config.recorded import to_record
-from spikelm.config.schema import Config
-from spikelm.config.task import TaskConfig
-from spikelm.errors import SpikeLMError
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.task import TaskConfig
+from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.report.query.settings import neuron_k
 from spikelm.store.hashing import digest
 
 GROUPS = ("neuron", "weights", "backbone", "distill")  # named by their `name`, said only where a default is not it
 #: what cannot change a result, and what is only said about it
 IGNORED = ("tracker.", "force", "dry_run", "runs_dir", "source.mirror", "system")
-KEPT = "trainer.precision"
+KEPT = ("trainer.precision", "trainer.compile")  # of the trainer: they can change last digits
 #: fields of a task that say how to read it
 READING = tuple(item.name for item in fields(TaskConfig) if not item.metadata.get("decides", True))
 PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
@@ -66,9 +66,14 @@ class Commands:
             return None
         others = [f"{group}={wanted[f'{group}.name']}" for group in GROUPS if _differs(base, wanted, f"{group}.name")]
         if others:
-            chosen = [*chosen, *others]
-            if (base := self._base(chosen)) is None:
+            try:
+                base = self._base([*chosen, *others])
+            except ConfigError:  # a backbone of another kind here: the BERT that BERTSUMABS is pretrained as
+                others = [word for word in others if not word.startswith("backbone=")]
+                base = self._base([*chosen, *others])
+            if base is None:
                 return None
+            chosen = [*chosen, *others]
         changed = [
             _word(key, value, _composed(key, base)) for key, value in wanted.items() if _differs(base, wanted, key)
         ]
@@ -101,11 +106,11 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> Settings:
     flat: Settings = {}
     for name, value in record.items():
         key = f"{prefix}{name}"
-        if key.startswith(IGNORED) or (key.startswith("trainer.") and key != KEPT):
+        if key.startswith(IGNORED) or (key.startswith("trainer.") and key not in KEPT):
             continue
         if prefix == "task." and name in READING:
             continue
-        if name in ("neuron", "weights"):
+        if key.removeprefix("previous.") in ("neuron", "weights"):
             value = _overridable(value)
         if isinstance(value, Mapping) and (value or prefix == ""):
             flat |= _flat(value, f"{key}.")

@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.report.query.settings import neuron_text
 from spikelm.store.store import Run, Store

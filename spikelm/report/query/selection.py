@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spikelm.config.paths import default_runs_dir
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.report.query.composed import composed
 from spikelm.runs.experiment import open_run
 from spikelm.runs.identity import identity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.runs.labels import title
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from spikelm.config.compose import load_config
 from spikelm.config.overrides import sweep_values
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.runs.experiment import open_run
 from spikelm.store.store import Run

@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.report.query.selection import SelectedRun
 from spikelm.runs.experiment import open_run
 from spikelm.runs.labels import title

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from spikelm.catalog.kinds import kind_of
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, DataError
 from spikelm.report.query.selection import Results, SelectedRun, Wanted
 from spikelm.report.query.settings import spike_levels

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from spikelm.catalog.checkpoint_files import weights_folder
 from spikelm.catalog.energy import Term, encoder_terms, energy_mj, lm_head_terms, seq2seq_terms
 from spikelm.catalog.kinds import Kind
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch
 from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.measure.generated_text import measure_plain_generation

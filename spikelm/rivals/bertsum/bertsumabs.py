@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertLMHeadModel, BertModel, EncoderDecoderConfig, EncoderDecoderModel
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError
 from spikelm.models.bart import SpecialTokens
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer
 
-from spikelm.config.backbone import BackboneConfig
-from spikelm.config.source import SourceConfig
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.tokens.bpe import TextPairTokenizer
-from spikelm.data.tokens.sentences import sentences
+from spikelm.data.tokens.sentence_split import sentences
 from spikelm.data.tokens.tokenizer import load_tokenizer
 
 BOS, EOS, LINE = "[unused0]", "[unused1]", "[unused2]"  # pieces that a BERT has never used, as BERTSUM takes them

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError
 from spikelm.models.bert import num_labels
 from spikelm.rivals.elmo.bilm import BiLM, BiLMConfig, bilm_sizes, spelling

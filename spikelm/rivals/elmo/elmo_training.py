@@ -13,7 +13,7 @@ from torch import Tensor
 
 from spikelm.catalog.energy import bilm_terms, elmo_terms
 from spikelm.catalog.kinds import Kind
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch
 from spikelm.data.batches.sentences import SentenceBatches
 from spikelm.measure.trained_model import measure_plain

@@ -9,9 +9,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from spikelm.config.backbone import BackboneConfig
-from spikelm.config.source import SourceConfig
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.documents import documents_hash, load_documents
 from spikelm.data.sources.loaded import LoadedText

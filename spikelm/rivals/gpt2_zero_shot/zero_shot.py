@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from spikelm.catalog.checkpoint_files import weights_folder
 from spikelm.catalog.energy import Term, causal_terms, energy_mj, lm_head_terms
 from spikelm.catalog.kinds import Kind
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch, reversed_rows, step_seed
 from spikelm.data.batches.causal_blocks import CausalBatches
 from spikelm.data.tokens.bpe import TextPairTokenizer
-from spikelm.data.tokens.sentences import sentences
+from spikelm.data.tokens.sentence_split import sentences
 from spikelm.measure.generated_text import measure_plain_generation
 from spikelm.measure.trained_model import Measured, measure_plain
 from spikelm.models.architecture import Architecture

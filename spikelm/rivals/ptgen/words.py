@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from spikelm.config.backbone import BackboneConfig
-from spikelm.config.source import SourceConfig
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.streams import Stream

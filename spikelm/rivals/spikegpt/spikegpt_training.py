@@ -10,7 +10,7 @@ from rich.console import Console
 from tokenizers import Tokenizer
 
 from spikelm.catalog.kinds import Kind
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.causal_blocks import CausalBatches
 from spikelm.models.architecture import Architecture
 from spikelm.models.bert import bert_config, spiking_if_asked

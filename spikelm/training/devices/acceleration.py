@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from spikelm.config.running import TrainerConfig
+from spikelm.config.settings.running import TrainerConfig
 from spikelm.errors import ConfigError
 from spikelm.neurons.kernels.compiled import RECOMPILE, can_compile
 from spikelm.spiking import neurons

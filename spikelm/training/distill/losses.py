@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from spikelm.config.distill import DistillConfig
+from spikelm.config.settings.distill import DistillConfig
 
 
 def logits_loss(student: Tensor, teacher: Tensor, temperature: float, kind: str = "kl") -> Tensor:

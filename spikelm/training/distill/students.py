@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spikelm.config.distill import DistillConfig
-from spikelm.config.stage import StageConfig
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.distill import DistillConfig
+from spikelm.config.settings.stages import StageConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data.batches.by_step import Batch
 from spikelm.training.devices.ranks import summed
 from spikelm.training.distill.losses import (

@@ -9,12 +9,12 @@ from typing import Any
 from made_up_result import ENVIRONMENT, made_up
 
 from spikelm.catalog.energy import encoder_terms, energy_mj, mean_rate, spiking_energy_mj
-from spikelm.config.backbone import BackboneConfig
-from spikelm.config.running import MeasureConfig
-from spikelm.config.schema import Config
-from spikelm.config.source import SourceConfig
-from spikelm.config.specs import NeuronSpec
-from spikelm.config.task import TaskConfig
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.running import MeasureConfig
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.specs import NeuronSpec
+from spikelm.config.settings.task import TaskConfig
 from spikelm.store.hashing import digest
 from spikelm.store.result import Result
 from spikelm.store.store import Run

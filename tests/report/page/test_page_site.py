@@ -16,7 +16,7 @@ import pytest
 from made_up import bulk, config, run_id, write
 from made_up_result import ENVIRONMENT
 
-from spikelm.config.stage import StageConfig
+from spikelm.config.settings.stages import StageConfig
 from spikelm.report.page.site import TEMPLATES, Built, Site
 from spikelm.store.hashing import digest
 from spikelm.store.store import Run

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
-from spikelm.config.fields import NO_RUN, setting
+from spikelm.config.settings.fields import NO_RUN, setting
 
 _TARGET = "_target_"
 

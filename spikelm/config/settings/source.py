@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omegaconf import MISSING
 
-from spikelm.config.fields import NO_RUN, setting
+from spikelm.config.settings.fields import NO_RUN, setting
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from spikelm.config.fields import FINE_TUNING, GENERAL, NO_RUN, PRETRAINING, setting
+from spikelm.config.settings.fields import FINE_TUNING, GENERAL, NO_RUN, PRETRAINING, setting
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from spikelm.config.fields import FINE_TUNING, GENERAL, NO_RUN, setting
+from spikelm.config.settings.fields import FINE_TUNING, GENERAL, NO_RUN, setting
 from spikelm.rules import Rule
 
 COUNT = Rule(whole=True, least=1)

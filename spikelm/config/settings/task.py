@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 from omegaconf import MISSING
 
-from spikelm.config.fields import NO_RUN, setting
+from spikelm.catalog.kinds import ALL, UNLABELLED
+from spikelm.catalog.metric_names import valid_metrics
+from spikelm.config.settings.fields import NO_RUN, nearest, setting
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 
-TEXT_METRICS = ("rougeL", "rouge1", "rouge2", "rougeLsum", "bleu", "chrf")
-LABELLED = ("classification", "regression")
-UNLABELLED = ("pretrain", "general")
-KINDS_OF_TASK = (*LABELLED, "seq2seq", *UNLABELLED)
 COUNT = Rule(whole=True, least=0)
 
 
@@ -33,7 +31,7 @@ class TaskConfig:
     """A task is one YAML. Fields that say how to read it decide nothing: what is read is in the hash of its content."""
 
     name: str = MISSING
-    kind: str = setting(MISSING, Rule(choices=KINDS_OF_TASK))
+    kind: str = setting(MISSING, Rule(choices=ALL))
     columns: list[str] = setting([])
     labels: list[str] = setting([])
     metrics: list[str] = setting([])  # the first one is the headline
@@ -60,9 +58,24 @@ class TaskConfig:
 
 
 def check_task(task: TaskConfig, positions: int) -> None:
-    """Columns, lengths, languages and generation of text pairs; other kinds of tasks have none of this."""
-    if task.kind != "seq2seq":
-        return
+    """Whether its metrics fit it, and whether text pairs can be read and written."""
+    if task.kind not in UNLABELLED:
+        _check_metrics(task)
+    if task.kind == "seq2seq":
+        _check_text_pairs(task, positions)
+
+
+def _check_metrics(task: TaskConfig) -> None:
+    """What pretraining and general distillation report is theirs alone and not chosen by name."""
+    valid = valid_metrics(task.kind, len(task.labels))
+    for name in task.metrics:
+        if name not in valid:
+            raise ConfigError(f"task.metrics has {name}{nearest(name, valid)}", f"valid: {', '.join(valid)}")
+    if not task.metrics:
+        raise ConfigError(f"task.metrics of {task.name} is empty", f"valid: {', '.join(valid)}")
+
+
+def _check_text_pairs(task: TaskConfig, positions: int) -> None:
     if task.files:
         raise ConfigError("task.files is for labelled rows", "text pairs are read with source=local source.root=DIR")
     if len(task.columns) != 2:

@@ -8,16 +8,16 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from spikelm.catalog.kinds import Kind, kind_of
-from spikelm.config.backbone import BackboneConfig, VariantConfig
-from spikelm.config.distill import DistillConfig
-from spikelm.config.fields import FINE_TUNING, GENERAL, NO_RUN, PRETRAINING, setting
+from spikelm.catalog.kinds import UNLABELLED, Kind, kind_of
 from spikelm.config.paths import default_runs_dir
-from spikelm.config.running import MeasureConfig, TrackerConfig, TrainerConfig
-from spikelm.config.source import SourceConfig
-from spikelm.config.specs import NeuronSpec, QuantizerSpec
-from spikelm.config.stage import GeneralConfig, StageConfig, TeacherConfig
-from spikelm.config.task import UNLABELLED, TaskConfig
+from spikelm.config.settings.backbone import BackboneConfig, VariantConfig
+from spikelm.config.settings.distill import DistillConfig
+from spikelm.config.settings.fields import FINE_TUNING, GENERAL, NO_RUN, PRETRAINING, setting
+from spikelm.config.settings.running import MeasureConfig, TrackerConfig, TrainerConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.stages import GeneralConfig, StageConfig, TeacherConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.rules import Rule
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spikelm.config.fields import NO_RUN, setting
+from spikelm.config.settings.fields import NO_RUN, setting
 from spikelm.rules import Rule
 
 COUNT = Rule(whole=True, least=1)
