@@ -45,10 +45,11 @@ test-faults: $(READY) ## kill, fill, damage and starve real runs (a quarter of a
 test-slurm: $(READY) ## sweeps on a Slurm of one node (apt-get install slurm-wlm munge; also part of test-faults)
 	$(BIN)/pytest -m faults tests/faults/test_slurm_sweeps.py -v
 
-check: $(READY) ## lint and types
+check: $(READY) ## lint, types and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: $(READY) ## speed and memory as ratios (QUICK=1 for the short form)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)

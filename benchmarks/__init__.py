@@ -1,1 +1,1 @@
-"""Speed and memory as ratios: `python -m benchmarks.NAME [--quick]`."""
+"""Speed and memory as ratios: `python -m benchmarks.NAME [--quick]`; and what the micro-world gives away unlearned."""

@@ -13,9 +13,10 @@ import torch
 from transformers import BartConfig, BartForConditionalGeneration, GPT2Config, GPT2LMHeadModel
 
 from benchmarks.timing import arguments, ratio, report, rounds, slope
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.spiking import spikify
 
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")
 POSITIONS = 1024
 
 

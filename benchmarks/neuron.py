@@ -14,11 +14,11 @@ from torch import Tensor
 from benchmarks import naive
 from benchmarks.saved import saved_bytes
 from benchmarks.timing import arguments, ratio, report, rounds, spread
-from spikelm.neurons.base import Neuron
 from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.kernels.compiled import can_compile
 from spikelm.neurons.lif import LIF
 from spikelm.neurons.lif_atan import LIFAtan
+from spikelm.neurons.neuron import Neuron
 from spikelm.neurons.psn import PSN
 
 Spike = Callable[[Tensor], Tensor]

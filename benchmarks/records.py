@@ -19,7 +19,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from spikelm.config.schema import default_runs_dir
+from spikelm.config.paths import default_runs_dir
 
 Row = Mapping[str, Any]
 WIDTH = 130  # of a table that goes to a file

@@ -12,9 +12,10 @@ import torch
 from transformers import BertConfig, BertModel
 
 from benchmarks.timing import arguments, report, rounds, slope
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.spiking import spikify
 
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")
 SIZES = {"T": (1, 2, 4, 8), "length": (64, 128, 256, 512), "hidden": (128, 256, 512, 768), "batch": (1, 2, 4, 8)}
 
 

@@ -14,17 +14,18 @@ from torch import nn
 from transformers import BertConfig, BertModel
 
 from benchmarks.timing import arguments, ratio, report, rounds, spread
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.neurons.kernels.compiled import can_compile
 from spikelm.spiking import neurons as neurons_of
 from spikelm.spiking import spikify
 from spikelm.spiking.saved.dropout import keep_bits
 from spikelm.spiking.saved.sdpa import keep_less
 
-NEURONS: dict[str, dict[str, Any]] = {
-    "bispike": {"_target_": "spikelm.neurons.bispike.BiSpike"},
-    "lif": {"_target_": "spikelm.neurons.lif.LIF"},
-    "lif_atan": {"_target_": "spikelm.neurons.lif_atan.LIFAtan"},
-    "psn": {"_target_": "spikelm.neurons.psn.PSN"},
+NEURONS = {
+    "bispike": ClassSpec("spikelm.neurons.bispike.BiSpike"),
+    "lif": ClassSpec("spikelm.neurons.lif.LIF"),
+    "lif_atan": ClassSpec("spikelm.neurons.lif_atan.LIFAtan"),
+    "psn": ClassSpec("spikelm.neurons.psn.PSN"),
 }
 
 

@@ -12,8 +12,8 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -22,7 +22,8 @@ from spikelm.cli.report import main as report_command
 from spikelm.config.compose import load_config
 from spikelm.report.page.site import Site
 from spikelm.runs.experiment import run_experiment
-from spikelm.store import records
+from spikelm.store.hashing import digest
+from spikelm.store.result import Result
 from spikelm.store.store import Store
 
 TASKS = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
@@ -52,32 +53,28 @@ def main() -> None:
     report("store", f"a store of {runs} runs (the page held {peak:.0f} MB at its peak)", rows, args)
 
 
-def _real_result(root: Path) -> dict[str, Any]:
+def _real_result(root: Path) -> Result:
     """Of a run that was really made: the others are copies of it under ids, tasks and seeds of their own."""
     words = ["scale=smoke", "task=glue/sst2", "neuron=lif", "tracker.mode=disabled", f"runs_dir={root}"]
-    made = run_experiment(load_config(words), Console(quiet=True))
-    found: dict[str, Any] = json.loads((Path(made["directory"]) / "result.json").read_text())
-    return found
+    return run_experiment(load_config(words), Console(quiet=True)).result
 
 
-def _fill(root: Path, result: dict[str, Any], count: int) -> None:
+def _fill(root: Path, result: Result, count: int) -> None:
     for number in range(count):
         task = f"glue/{TASKS[number % 8]}"
-        id = records.digest(["made up", number])[:16]
+        id = digest(["made up", number])[:16]
         folder = root / task.replace("/", "-") / f"lif-s{number}-{id[:8]}"
         folder.mkdir(parents=True)
-        config = {**result["config"], "seed": number, "task": {**result["config"]["task"], "name": task}}
-        body = {**result, "run_id": id, "seed": number, "task": task, "config": config}
-        del body["checksum"], body["files"]
-        body["checksum"] = records.digest(body)
-        (folder / "result.json").write_text(json.dumps(body))
+        config = replace(result.config, seed=number, task=replace(result.config.task, name=task))
+        changed = {"run_id": id, "seed": number, "task": task, "config": config, "files": {}}
+        (folder / "result.json").write_text(json.dumps(result.model_copy(update=changed).to_record()))
         (folder / "status.json").write_text(json.dumps({"run_id": id, "state": "finished"}))
         steps = "".join(f"{20 * step},train/loss,{2 / (1 + step)}\n" for step in range(100))
         (folder / "metrics.csv").write_text(f"step,name,value\n{steps}")
 
 
 def _acts(root: Path, table: str) -> dict[str, Callable[[], object]]:
-    last = records.digest(["made up", 7])[:16]
+    last = digest(["made up", 7])[:16]
 
     def quietly(*words: str) -> Callable[[], object]:
         def act() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 
 @dataclass(frozen=True)
@@ -67,3 +67,8 @@ class Rule:
         upper = f"at most {self.most:g}" if self.most is not None else None
         upper = f"below {self.below:g}" if self.below is not None else upper
         return [" and ".join(bound for bound in (lower, upper) if bound)] if lower or upper else []
+
+
+#: annotations of arguments (spikelm/config/class_rules.py reads them from the source)
+Positive = Annotated[float, Rule(above=0)]
+NotNegative = Annotated[float, Rule(least=0)]

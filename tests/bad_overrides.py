@@ -6,12 +6,15 @@ import random
 
 from hypothesis import strategies as st
 
+from spikelm.cli.command_line import precheck
 from spikelm.config.checks import all_keys
-from spikelm.config.compose import load_config, precheck
-from spikelm.config.schema import config_dir
+from spikelm.config.compose import load_config
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError, DataError
-from spikelm.runs.identity import identity, label, prerequisites
-from spikelm.store.records import run_id
+from spikelm.runs.identity import identity
+from spikelm.runs.labels import label
+from spikelm.runs.prerequisites import prerequisites
+from spikelm.store.hashing import run_id
 
 GROUPS = ("task", "neuron", "weights", "backbone", "source", "distill", "trainer", "tracker", "scale", "system")
 OPTIONS = [

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spikelm.config.schema import config_dir
+from spikelm.config.class_rules import rules_of
+from spikelm.config.paths import config_dir
+from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
 
 PROJECT = Path(__file__).resolve().parents[1]
 SOURCES = [path for path in (PROJECT / "spikelm").rglob("*.py") if "conf" not in path.parts]
@@ -17,32 +19,37 @@ SOURCES = [path for path in (PROJECT / "spikelm").rglob("*.py") if "conf" not in
 def test_a_new_neuron_is_one_python_file_and_one_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
+    from spikelm.config import trust
     from spikelm.config.checks import check_neuron
-    from spikelm.neurons import allow_neurons_from, build_neuron
+    from spikelm.errors import ConfigError
+    from spikelm.neurons import build_neuron
 
     (tmp_path / "myneurons.py").write_text(
         "from spikelm.neurons import Neuron\n"
         "class Half(Neuron):\n"
-        "    def __init__(self, T, memory=True, level=0.5):\n"
+        "    def __init__(self, T: int, memory: bool = True, level: float = 0.5) -> None:\n"
         "        super().__init__(T, memory)\n"
         "        self.level = level\n"
         "    def forward(self, x):\n"
         "        return (x > self.level).to(x.dtype)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    spec = {"_target_": "myneurons.Half", "level": 0.5, "valid": {"level": "number"}, "name": "half"}
-    check_neuron(spec)
-    allow_neurons_from("myneurons")
-    neuron = build_neuron({"_target_": spec["_target_"], "level": 0.5, "T": 2})
+    trust.trust("myneurons")
+    spec = NeuronSpec.from_mapping({"_target_": "myneurons.Half", "level": 0.5, "name": "half"})
+    check_neuron(spec, "neuron")
+    with pytest.raises(ConfigError, match=r"neuron\.level=high is not valid; valid: a number"):
+        check_neuron(spec.having(level="high"), "neuron")
+    neuron = build_neuron(spec, T=2)
     assert neuron(torch.tensor([[0.2], [0.7]])).tolist() == [[0.0], [1.0]]
 
 
 def test_neurons_outside_the_allowed_packages_are_refused() -> None:
+    from spikelm.config.settings.specs import ClassSpec
     from spikelm.errors import ConfigError
     from spikelm.neurons import build_neuron
 
     with pytest.raises(ConfigError, match="allowed packages"):
-        build_neuron({"_target_": "os.system"})
+        build_neuron(ClassSpec("os.system"))
 
 
 def test_no_source_names_a_single_task_or_neuron_preset() -> None:
@@ -53,21 +60,17 @@ def test_no_source_names_a_single_task_or_neuron_preset() -> None:
             assert not re.search(rf"\b{preset}\b", text), f"{path.name} names {preset}"
 
 
-def test_every_neuron_and_weights_yaml_says_what_is_valid() -> None:
-    for path in [*(config_dir() / "neuron").glob("*.yaml"), *(config_dir() / "weights").glob("*.yaml")]:
-        raw = yaml.safe_load(path.read_text())
-        assert raw["name"] == path.stem
-        if "_target_" in raw:
-            arguments = set(raw) - {"name", "_target_", "T", "valid", "bits", "spikes"}
-            assert arguments <= set(raw["valid"]), path.name
+def test_every_neuron_and_weights_yaml_names_itself_and_arguments_of_its_class() -> None:
+    for group, kind in (("neuron", NeuronSpec), ("weights", QuantizerSpec)):
+        for path in (config_dir() / group).glob("*.yaml"):
+            raw = yaml.safe_load(path.read_text())
+            assert raw["name"] == path.stem
+            if "_target_" in raw:
+                spec = kind.from_mapping(raw)
+                assert set(spec.arguments) == set(rules_of(spec.target)), path.name
 
 
 def test_nothing_in_the_hot_path_waits_for_a_device() -> None:
     for folder in ("neurons", "spiking", "weights"):
         for path in (PROJECT / "spikelm" / folder).glob("*.py"):
             assert not re.search(r"\.item\(\)|\.cuda\(", path.read_text()), path.name
-
-
-def test_files_stay_small() -> None:
-    long = {path.name: n for path in SOURCES if (n := len(path.read_text().splitlines())) > 260}
-    assert not long

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from spikelm.catalog.kinds import KINDS
-from spikelm.config.schema import BackboneConfig
 from spikelm.errors import ConfigError
-from spikelm.store.file_facts import cached_file_hash
 
 PACKAGE = "package:"  # package:NAME is the folder model/ of an installed package
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the latter is read by torch with weights_only
 TOKENIZERS = ("tokenizer*.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model")
-FOUND = ("bert", "bart", "mbart")  # kinds that backbone=hf finds out by itself
+#: kinds that backbone=hf recognises by the config.json of the weights: those of transformers' own weights
+RECOGNISED = tuple(name for name, kind in KINDS.items() if kind.transformers and kind.weights == name)
 BERT_SIZES = {
     "layers": "num_hidden_layers",
     "hidden": "hidden_size",
@@ -37,7 +35,6 @@ SEQ2SEQ_SIZES = {
     "positions": "max_position_embeddings",
     "vocab": "vocab_size",
 }
-
 GPT2_SIZES = {
     "layers": "n_layer",
     "hidden": "n_embd",
@@ -46,8 +43,22 @@ GPT2_SIZES = {
     "positions": "n_positions",
     "vocab": "vocab_size",
 }
-#: model_type of the weights -> backbone's key -> theirs
-SIZES = {"bert": BERT_SIZES, "bart": SEQ2SEQ_SIZES, "mbart": SEQ2SEQ_SIZES, "gpt2": GPT2_SIZES}
+#: model_type of the weights -> backbone's key -> theirs, where they are not BERT's
+SIZES = {"bart": SEQ2SEQ_SIZES, "mbart": SEQ2SEQ_SIZES, "gpt2": GPT2_SIZES}
+
+
+class StatedSizes(Protocol):
+    """A backbone that names its weights and states its sizes, as the config's does."""
+
+    path: str | None
+    kind: str
+    layers: int
+    decoder_layers: int | None
+    hidden: int
+    heads: int
+    intermediate: int
+    positions: int
+    vocab: int
 
 
 def on_hub(path: str) -> bool:
@@ -77,20 +88,21 @@ def weights_folder(path: str) -> Path:
     return folder.absolute()
 
 
-def backbone_folder(backbone: BackboneConfig) -> Path:
+def backbone_folder(backbone: StatedSizes) -> Path:
     """The folder of a backbone's weights, which must have the sizes that the backbone states."""
     path = backbone.path or ""
-    stated = {**asdict(backbone), "decoder_layers": backbone.decoder_layers or backbone.layers}
-    for key, found in read_sizes(path, backbone.kind).items():
-        refuse_other_size(key, stated[key], found, path)
+    for key, actual in read_sizes(path, backbone.kind).items():
+        # An encoder-decoder that does not state its decoder's layers has as many as its encoder.
+        stated = getattr(backbone, key) or backbone.layers if key == "decoder_layers" else getattr(backbone, key)
+        refuse_other_size(key, stated, actual, path)
     return weights_folder(path)
 
 
-def refuse_other_size(key: str, stated: int, found: int, path: str) -> None:
+def refuse_other_size(key: str, stated: int, actual: int, path: str) -> None:
     """Raise where the weights have another size than the config states."""
-    if stated != found:
+    if stated != actual:
         raise ConfigError(
-            f"backbone.{key}={stated}, but the weights in {path} have {found}",
+            f"backbone.{key}={stated}, but the weights in {path} have {actual}",
             f"backbone=hf backbone.path={path} takes the sizes of the weights",
         )
 
@@ -105,9 +117,9 @@ def _from_hub(path: str) -> Path:
     try:
         for weights in WEIGHTS:  # the second only where the first is not published
             wanted = ["config.json", *TOKENIZERS, weights]
-            found = huggingface_hub.snapshot_download(name, revision=revision or None, allow_patterns=wanted)
-            if (Path(found) / weights).is_file():
-                return Path(found)
+            folder = huggingface_hub.snapshot_download(name, revision=revision or None, allow_patterns=wanted)
+            if (Path(folder) / weights).is_file():
+                return Path(folder)
     except (OSError, HFValidationError) as error:
         if is_offline_mode():
             raise ConfigError(
@@ -123,43 +135,44 @@ def _from_hub(path: str) -> Path:
 
 
 def read_kind(path: str) -> str:
-    """The kind of a checkpoint by its config.json: bert, bart or mbart."""
+    """The kind of a checkpoint by its config.json."""
     file = weights_folder(path) / "config.json"
-    kind = str(_read(file, "known").get("model_type"))
-    if kind not in FOUND:
-        raise ConfigError(f"{file}: model_type is {kind!r}, expected one of: {', '.join(FOUND)}")
+    kind = str(_read_config(file, "known").get("model_type"))
+    if kind not in RECOGNISED:
+        raise ConfigError(f"{file}: model_type is {kind!r}, expected one of: {', '.join(RECOGNISED)}")
     return kind
 
 
 def size_names(kind: str) -> dict[str, str]:
     """The backbone's sizes by the names that its weights' config.json has for them."""
-    return SIZES[KINDS[kind].weights]
+    return SIZES.get(KINDS[kind].weights, BERT_SIZES)
 
 
-def read_sizes(path: str, kind: str = "bert") -> dict[str, Any]:
+def read_sizes(path: str, kind: str = "bert") -> dict[str, int]:
     """The backbone's sizes from the checkpoint's config.json, which must be of the backbone's kind."""
     file = weights_folder(path) / "config.json"
-    found, expected = _read(file, kind.upper()), KINDS[kind].weights
+    config, expected = _read_config(file, kind.upper()), KINDS[kind].weights
     try:
         if expected == "gpt2":  # null there: four times the width
-            found["n_inner"] = found.get("n_inner") or 4 * found["n_embd"]
-        sizes = {ours: int(found[theirs]) for ours, theirs in size_names(kind).items()}
+            config["n_inner"] = config.get("n_inner") or 4 * config["n_embd"]
+        sizes = {ours: int(config[theirs]) for ours, theirs in size_names(kind).items()}
+        sizes["positions"] -= KINDS[kind].unused_positions(int(config.get("pad_token_id") or 0))
     except (ValueError, KeyError) as error:
         raise ConfigError(f"{file} is not the config of a {kind.upper()} checkpoint: {error!r}") from error
-    if found.get("model_type") != expected:
+    if config.get("model_type") != expected:
         raise ConfigError(
-            f"{file}: model_type is {found.get('model_type')!r}, expected {expected!r}",
+            f"{file}: model_type is {config.get('model_type')!r}, expected {expected!r}",
             "set backbone.kind to the model's",
         )
     return sizes
 
 
-def _read(file: Path, kind: str) -> dict[str, Any]:
+def _read_config(file: Path, kind: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(file.read_text())
+        config: dict[str, Any] = json.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file} is not the config of a {kind} checkpoint: {error!r}") from error
-    return found
+    return config
 
 
 def weights_file(folder: Path) -> Path:
@@ -168,13 +181,3 @@ def weights_file(folder: Path) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise ConfigError(f"{folder} has neither {' nor '.join(WEIGHTS)}", "save the model there with save_pretrained")
-
-
-def weights_identity(path: str, cache: Path) -> str:
-    """Which weights: those of a pinned name by it, all others by their hash, since a place cannot change a result."""
-    return f"hub:{path}" if pinned(path) else cached_file_hash(weights_file(weights_folder(path)), cache)
-
-
-def weights_record(path: str, cache: Path) -> dict[str, str]:
-    """What a result says of the weights it started from: a branch of the hub may move, the hash tells."""
-    return {"path": path, "sha256": cached_file_hash(weights_file(weights_folder(path)), cache)}

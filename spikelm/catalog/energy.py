@@ -1,21 +1,27 @@
-"""Energy of a Transformer's matmuls (paper section 5.1), in pure Python so that it answers at once.
+"""Energy of a model's matmuls (section 5.1 of the paper), in pure Python so that it answers at once.
 
-ANN: E = sum MACs * E_mac.    SNN: E = sum MACs * T * r_site * E_ac, r_site the firing rate of the spikes
-that feed the matmul. Softmax, LayerNorm, GELU and the membrane update are not counted, as in the paper.
+Plain model:    E = sum MACs * E_mac.
+Spiking model:  E = sum MACs * T * r_site * E_ac, where r_site is the firing rate of the spikes that feed the matmul.
+Softmax, LayerNorm, GELU and the membrane update are not counted, as in the paper.
+
+First the rule, then the matmuls of each architecture: encoders, encoder-decoders and decoders, the spiking rivals, the
+recurrent ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from spikelm.errors import ConfigError
 
 Precision = Literal["fp32", "fp16"]
 
-#: picojoule per operation in 45 nm (paper section 5.1): multiply-accumulate, accumulate
+#: picojoule per operation in 45 nm (section 5.1 of the paper): multiply-accumulate, accumulate
 PICOJOULE: dict[str, tuple[float, float]] = {"fp32": (4.6, 0.9), "fp16": (1.5, 0.4)}
+
+WORDS = "embeddings.words"  # the site of the words' spikes in a Spikformer
 
 
 @dataclass(frozen=True)
@@ -26,29 +32,6 @@ class Term:
     site: str | None
     macs: int
     layer: int | None = None
-
-
-def encoder_terms(layers: int, hidden: int, intermediate: int, length: int, stack: str = "encoder.layer") -> list[Term]:
-    """The matmuls of a BERT encoder: per layer n (4 H^2 + 2 H I) in linears and 2 n^2 H in attention."""
-    check_sizes(layers=layers, hidden=hidden, intermediate=intermediate, length=length)
-    square, wide, attention = length * hidden**2, length * hidden * intermediate, length**2 * hidden
-    block = (
-        ("query", "qkv_in", square),
-        ("key", "qkv_in", square),
-        ("value", "qkv_in", square),
-        ("query x key", "key_out", attention),
-        ("attention x value", "value_out", attention),
-        ("attention output", "attn_out_in", square),
-        ("ffn1", "ffn1_in", wide),
-        ("ffn2", "ffn2_in", wide),
-    )
-    return [Term(name, f"{stack}.{layer}.{site}", macs, layer) for layer in range(layers) for name, site, macs in block]
-
-
-def real_valued_terms(hidden: int, num_labels: int = 2) -> list[Term]:
-    """What stays real-valued after the encoder, on the first token only; the paper does not count it."""
-    check_sizes(hidden=hidden, num_labels=num_labels)
-    return [Term("pooler", None, hidden**2), Term("classifier", None, hidden * num_labels)]
 
 
 def energy_mj(terms: Iterable[Term], precision: Precision = "fp32") -> float:
@@ -104,3 +87,206 @@ def check_sizes(**sizes: int) -> None:
     for name, size in sizes.items():
         if size < 1:
             raise ConfigError(f"{name}={size}: must be at least 1")
+
+
+def encoder_terms(layers: int, hidden: int, intermediate: int, length: int, stack: str = "encoder.layer") -> list[Term]:
+    """The matmuls of a BERT encoder: per layer n (4 H^2 + 2 H I) in linears and 2 n^2 H in attention."""
+    check_sizes(layers=layers, hidden=hidden, intermediate=intermediate, length=length)
+    square, wide, attention = length * hidden**2, length * hidden * intermediate, length**2 * hidden
+    block = (
+        ("query", "qkv_in", square),
+        ("key", "qkv_in", square),
+        ("value", "qkv_in", square),
+        ("query x key", "key_out", attention),
+        ("attention x value", "value_out", attention),
+        ("attention output", "attn_out_in", square),
+        ("ffn1", "ffn1_in", wide),
+        ("ffn2", "ffn2_in", wide),
+    )
+    return [Term(name, f"{stack}.{layer}.{site}", macs, layer) for layer in range(layers) for name, site, macs in block]
+
+
+def real_valued_terms(hidden: int, num_labels: int = 2) -> list[Term]:
+    """What stays real-valued after the encoder, on the first token only; the paper does not count it."""
+    check_sizes(hidden=hidden, num_labels=num_labels)
+    return [Term("pooler", None, hidden**2), Term("classifier", None, hidden * num_labels)]
+
+
+def seq2seq_terms(
+    layers: int,
+    decoder_layers: int,
+    hidden: int,
+    intermediate: int,
+    source: int,
+    target: int,
+    beams: int = 1,
+    causal: bool = False,
+) -> list[Term]:
+    """The matmuls of BART or mBART for `source` tokens read and `target` tokens decoded, without the LM head.
+
+    Encoder, n tokens:            L [n (4 d^2 + 2 d I) + 2 n^2 d]
+    cross keys and values, once:  M 2 n d^2
+    decoder, m tokens:            M [m (6 d^2 + 2 d I) + 2 m^2 d + 2 m n d], paid once per beam
+    `causal` counts the m (m + 1) / 2 pairs of tokens that a decoder with a cache multiplies, in place of the whole
+    square that a teacher-forced pass computes.
+    """
+    check_sizes(decoder_layers=decoder_layers, target=target, beams=beams)
+    encoder = encoder_terms(layers, hidden, intermediate, source, stack="encoder.layers")
+    tokens = beams * target
+    square, wide = tokens * hidden**2, tokens * hidden * intermediate
+    pairs = target * (target + 1) // 2 if causal else target**2
+    itself, across = beams * pairs * hidden, tokens * source * hidden
+    once = source * hidden**2  # read from the cache by every beam and every token
+    block = (
+        ("query", "qkv_in", square),
+        ("key", "qkv_in", square),
+        ("value", "qkv_in", square),
+        ("q x k", "key_out", itself),
+        ("a x v", "value_out", itself),
+        ("output", "attn_out_in", square),
+        ("cross query", "cross_q_in", square),
+        ("cross key", "cross_kv_in", once),
+        ("cross value", "cross_kv_in", once),
+        ("cross q x k", "cross_key_out", across),
+        ("cross a x v", "cross_value_out", across),
+        ("cross output", "cross_out_in", square),
+        ("ffn1", "ffn1_in", wide),
+        ("ffn2", "ffn2_in", wide),
+    )
+    return encoder + [
+        Term(f"decoder {name}", f"decoder.layers.{layer}.{site}", macs, layer)
+        for layer in range(decoder_layers)
+        for name, site, macs in block
+    ]
+
+
+def generation_terms(
+    layers: int,
+    decoder_layers: int,
+    hidden: int,
+    intermediate: int,
+    sources: Sequence[int],
+    targets: Sequence[int],
+    beams: int = 1,
+) -> list[Term]:
+    """The mean work of one generated example: `sources` read and `targets` decoder steps, one of each per example.
+
+    Decoder steps are generated tokens without the start token; MACs are rounded to whole numbers.
+    """
+    if not sources or len(sources) != len(targets):
+        raise ConfigError(f"{len(sources)} source lengths do not match {len(targets)} generated lengths")
+    examples = [
+        seq2seq_terms(layers, decoder_layers, hidden, intermediate, source, target, beams, causal=True)
+        for source, target in zip(sources, targets, strict=True)
+    ]
+    return [
+        Term(same[0].name, same[0].site, round(sum(term.macs for term in same) / len(same)), same[0].layer)
+        for same in zip(*examples, strict=True)
+    ]
+
+
+def causal_terms(layers: int, hidden: int, intermediate: int, length: int) -> list[Term]:
+    """The matmuls of a GPT-2 that reads `length` tokens one by one with a cache, without the LM head."""
+    pairs = length * (length + 1) // 2
+    return [
+        Term(term.name, None, pairs * hidden if " x " in term.name else term.macs, term.layer)
+        for term in encoder_terms(layers, hidden, intermediate, length)
+    ]
+
+
+def lm_head_terms(hidden: int, vocab: int, target: int, beams: int = 1) -> list[Term]:
+    """The LM head, real-valued and paid once after the mean over T; the paper's figures leave it out."""
+    check_sizes(hidden=hidden, vocab=vocab, target=target, beams=beams)
+    return [Term("lm head", None, beams * target * hidden * vocab)]
+
+
+def spikformer_terms(layers: int, hidden: int, intermediate: int, length: int) -> list[Term]:
+    """The matmuls of SpikeBERT's student, whose residual adds up spikes: x = s_0 + s_1 + ...
+
+    W x is W s_0 + W s_1 + ..., one term of additions for each neuron that has added to x. Nothing is multiplied, and
+    the additions may be more than the plain model's MACs. (q k') v has spikes on both sides of the first product and on
+    the right of the second.
+    """
+    check_sizes(layers=layers, hidden=hidden, intermediate=intermediate, length=length)
+    square, wide, attention = length * hidden**2, length * hidden * intermediate, length**2 * hidden
+    terms, added = [], [WORDS]
+    for layer in range(layers):
+        at = f"encoder.layer.{layer}"
+        terms += [Term(name, site, square, layer) for name in ("query", "key", "value") for site in added]
+        terms += [
+            Term("query x key", f"{at}.key_out", attention, layer),
+            Term("attention x value", f"{at}.value_out", attention, layer),
+            Term("attention output", f"{at}.attn_out_in", square, layer),
+        ]
+        added = [*added, f"{at}.attn_out"]
+        terms += [Term("ffn1", site, wide, layer) for site in added]
+        terms.append(Term("ffn2", f"{at}.ffn1_out", wide, layer))
+        added = [*added, f"{at}.ffn2_out"]
+    return terms
+
+
+def rwkv_terms(layers: int, hidden: int, intermediate: int, length: int) -> list[Term]:
+    """The matmuls of SpikeGPT: four linears of the time mix and three of the channel mix, which all read real values.
+
+    Its spikes go from block to block and save no multiplication; the recurrence itself multiplies no matrices.
+    """
+    check_sizes(layers=layers, hidden=hidden, intermediate=intermediate, length=length)
+    square, wide = length * hidden**2, length * hidden * intermediate
+    time = [(f"time {name}", square) for name in ("receptance", "key", "value", "output")]
+    channel = [("channel receptance", square), ("channel key", wide), ("channel value", wide)]
+    return [Term(name, None, macs, layer) for layer in range(layers) for name, macs in (*time, *channel)]
+
+
+def lstm_macs(inputs: int, cells: int, projection: int | None = None) -> int:
+    """MACs of one token through one direction of an LSTM layer: 4 c (x + h), and c h where the cells are projected."""
+    check_sizes(inputs=inputs, cells=cells)
+    state = projection or cells
+    return 4 * cells * (inputs + state) + (cells * projection if projection else 0)
+
+
+def character_macs(characters: int, size: int, filters: Sequence[int], highways: int, hidden: int) -> int:
+    """MACs of one word from its characters: sum_w f_w w s (C - w + 1), highways 2 F^2 each, projection F h."""
+    width = sum(filters)
+    convolutions = sum(count * w * size * (characters - w + 1) for w, count in enumerate(filters, start=1))
+    return convolutions + highways * 2 * width**2 + width * hidden
+
+
+def bilm_terms(layers: int, hidden: int, cells: int, own: dict[str, Any], length: int) -> list[Term]:
+    """The matmuls of ELMo's biLM over `length` tokens, without its softmax."""
+    word = character_macs(own["characters"], own["character_size"], own["filters"], own["highways"], hidden)
+    one = 2 * lstm_macs(hidden, cells, hidden if cells > hidden else None)
+    return [Term("words from characters", None, length * word)] + [
+        Term("biLSTM", None, length * one, layer) for layer in range(layers)
+    ]
+
+
+def elmo_terms(
+    layers: int, hidden: int, cells: int, own: dict[str, Any], length: int, pairs: bool, labels: int
+) -> list[Term]:
+    """The biLM and the task's own BiLSTM and MLP; two sentences have `length` tokens together."""
+    task = own["task_hidden"]
+    pooled = 2 * task * (4 if pairs else 1)
+    return [
+        *bilm_terms(layers, hidden, cells, own, length),
+        Term("task BiLSTM", None, length * 2 * lstm_macs(2 * hidden, task)),
+        Term("task MLP", None, pooled * own["task_mlp"] + own["task_mlp"] * labels),
+    ]
+
+
+def pointer_terms(
+    embedding: int, hidden: int, source: int, target: int, beams: int = 1, head: int | None = None
+) -> list[Term]:
+    """The matmuls of a pointer-generator; with `head` words of its vocabulary, the LM head as the last term."""
+    check_sizes(embedding=embedding, hidden=hidden, source=source, target=target, beams=beams)
+    both = 2 * hidden  # of the encoder's directions, and of h and c
+    tokens = beams * target
+    terms = [
+        Term("encoder biLSTM", None, source * 2 * lstm_macs(embedding, hidden)),
+        Term("encoder features", None, source * both**2),
+        Term("first state", None, 2 * both * hidden),
+        Term("decoder LSTM", None, tokens * ((embedding + both) * embedding + lstm_macs(embedding, hidden))),
+        Term("attention", None, tokens * (both**2 + 2 * source * both)),
+        Term("switch", None, tokens * (2 * both + embedding)),
+        Term("output", None, tokens * 3 * hidden * hidden),
+    ]
+    return [*terms, Term("lm head", None, tokens * hidden * head)] if head else terms

@@ -1,180 +1,187 @@
-"""The kinds of backbone, in one table: what each can be asked for, and where what it is made of is found.
+"""The kinds of backbone, in one table: what each can be asked for, and where its models are found.
 
-It is read before anything heavy is imported: models, batches and stages are named here and loaded when they are needed.
+The table is read before anything heavy is imported. What a kind is made of in torch (its classes, its batches, how its
+stages are built) is its Architecture (spikelm/models/architecture.py): it is named here and loaded when it is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from spikelm.catalog.energy import Term, encoder_terms
-from spikelm.catalog.own_terms import rwkv_terms, spikformer_terms
+if TYPE_CHECKING:
+    pass
+
+from spikelm.catalog.energy import Term, encoder_terms, rwkv_terms, spikformer_terms
 from spikelm.catalog.parameters import (
     bart_parameters,
     bert_parameters,
     mbart_parameters,
+    roberta_parameters,
     rwkv_parameters,
     spikformer_parameters,
     spikingformer_parameters,
 )
-from spikelm.config.schema import BackboneConfig
+from spikelm.catalog.size import Size
+from spikelm.rules import Rule
 
 LABELLED = ("classification", "regression")
-ALL = (*LABELLED, "seq2seq", "pretrain", "general")
+UNLABELLED = ("pretrain", "general")
+ALL = (*LABELLED, "seq2seq", *UNLABELLED)
 
+_RIVALS = "spikelm.rivals."
+_ENCODER = "spikelm.training.encoders.architecture"
+_SEQ2SEQ = "spikelm.training.seq2seq.architecture"
 
-@dataclass(frozen=True)
-class Number:
-    """What an option may be: a number from `least` on (or above it), whole or not, or a list of such."""
-
-    least: float
-    whole: bool = False
-    above: bool = False
-    many: bool = False
+Parameters = Callable[[Size, bool, int], int]  # of a size, with its pretraining heads or so many labels
+Matmuls = Callable[[int, int, int, int], list[Term]]  # of layers, hidden, intermediate and length
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of backbone. Classes are dotted names; a kind has no class where it has no such model."""
+    """What is known of a kind of backbone without torch."""
 
     title: str
-    stages: str  # the module with its `pretraining`, `general`, `fine_tuning` or `pairs`
+    architecture: str = _ENCODER  # the function that makes its Architecture, a dotted name
+    transformers: str = ""  # what the names of its classes in transformers begin with; empty: they are our own
     tasks: tuple[str, ...] = ALL  # kinds of task
     neuron: Literal["any", "spiking", "plain"] = "any"
-    options: Mapping[str, Any] = field(default_factory=dict)  # of backbone.options: choices, bool or a Number
-    config: str = ""
-    encoder: str = ""
-    pretraining: str = ""
-    classifier: str = ""
-    batches: str = ""  # of pretraining
-    parameters: Callable[[BackboneConfig, bool, int], int] | None = None
-    plain: Callable[[int, int, int, int], list[Term]] | None = None  # matmuls of layers, hidden, FFN and length
-    spiking: Callable[[int, int, int, int], list[Term]] | None = None  # where the neurons make them others
-    weights: str = ""  # model_type of the weights that it can start from (backbone.path)
-    starts: str = ""  # the kind that is pretrained before a task with pairs of texts; empty: none
-    seq2seq: bool = False  # counted as BART is
-    decoder: bool = False  # knows decoder_layers
+    options: Mapping[str, Rule] = field(default_factory=dict)  # of backbone.options
+    weights: str = ""  # model_type of the weights that it can start from (backbone.path); empty: none
+    starts: str = ""  # the kind that is pretrained before a task with text pairs; empty: none
+    next_sentence: bool = False  # pretraining predicts the next sentence beside the masked words
+    positions_after_pad: bool = False  # the first token's position is the padding's id + 1, so that many are never used
+    seq2seq: bool = False  # an encoder-decoder whose matmuls are counted as BART's
+    decoder: bool = False  # has backbone.decoder_layers
     untrained: bool = False  # fine-tuning may have no steps
+    parameters: Parameters | None = None  # None: known when the model is built
+    plain: Matmuls | None = None  # matmuls of the plain model; None: they depend on more than one length
+    spiking: Matmuls | None = None  # of the spiking model, where they are others
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it is an encoder of transformers."""
+        return bool(self.transformers) and not self.seq2seq
+
+    def unused_positions(self, pad: int) -> int:
+        """Rows of the table of positions that no token uses, with padding of an id."""
+        return pad + 1 if self.positions_after_pad else 0
 
 
-_BERT = "transformers.Bert"
-_RIVALS = "spikelm.rivals"
-_DATA = "spikelm.data"
+_POSITIVE = Rule(above=0)
+_NOT_NEGATIVE = Rule(least=0)
+_COUNT = Rule(whole=True, least=1)
 
 KINDS = {
     "bert": Kind(
         "BERT",
-        "training.encoders",
-        config=f"{_BERT}Config",
-        encoder=f"{_BERT}Model",
-        pretraining=f"{_BERT}ForPreTraining",
-        classifier=f"{_BERT}ForSequenceClassification",
-        batches=f"{_DATA}.batches.mlm_nsp.PretrainingBatches",
+        transformers="Bert",
+        weights="bert",
+        next_sentence=True,
         parameters=bert_parameters,
         plain=encoder_terms,
-        weights="bert",
+    ),
+    "roberta": Kind(
+        "RoBERTa",
+        transformers="Roberta",
+        tasks=(*LABELLED, *UNLABELLED),
+        weights="roberta",
+        positions_after_pad=True,
+        parameters=roberta_parameters,
+        plain=encoder_terms,
     ),
     "bart": Kind(
         "BART",
-        "training.seq2seq_builder",
-        parameters=bart_parameters,
-        plain=encoder_terms,
+        _SEQ2SEQ,
+        transformers="Bart",
         weights="bart",
         seq2seq=True,
         decoder=True,
+        parameters=bart_parameters,
+        plain=encoder_terms,
     ),
     "mbart": Kind(
         "mBART",
-        "training.seq2seq_builder",
-        parameters=mbart_parameters,
-        plain=encoder_terms,
+        _SEQ2SEQ,
+        transformers="MBart",
         weights="mbart",
         seq2seq=True,
         decoder=True,
+        parameters=mbart_parameters,
+        plain=encoder_terms,
     ),
     "spikingformer": Kind(
         "SpikingFormer",
-        "training.encoders",
-        ("pretrain", *LABELLED),
-        "spiking",
-        {
-            "norm": ("ln", "bn"),
-            "norm_eps": Number(0, above=True),
-            "ffn_activation": ("none", "gelu", "relu"),
-            "attention_threshold": Number(0, above=True),
+        f"{_RIVALS}spikingformer.membrane_bert.architecture",
+        tasks=("pretrain", *LABELLED),
+        neuron="spiking",
+        options={
+            "norm": Rule(choices=("ln", "bn")),
+            "norm_eps": _POSITIVE,
+            "ffn_activation": Rule(choices=("none", "gelu", "relu")),
+            "attention_threshold": _POSITIVE,
         },
-        config=f"{_RIVALS}.spikingformer.membrane_bert.MembraneBertConfig",
-        pretraining=f"{_RIVALS}.spikingformer.membrane_bert.MembraneBertForPreTraining",
-        classifier=f"{_RIVALS}.spikingformer.membrane_bert.MembraneBertForSequenceClassification",
-        batches=f"{_DATA}.batches.mlm_nsp.PretrainingBatches",
+        next_sentence=True,
         parameters=spikingformer_parameters,
         plain=encoder_terms,
     ),
     "spikformer": Kind(
         "SpikeBERT",
-        "training.encoders",
-        ("general", *LABELLED),
-        "spiking",
-        {
-            "num_attention_heads": Number(1, whole=True),
-            "mask": bool,
-            "norm_eps": Number(0, above=True),
-            "attention_threshold": Number(0, above=True),
+        f"{_RIVALS}spikebert.spikformer.architecture",
+        tasks=("general", *LABELLED),
+        neuron="spiking",
+        options={
+            "num_attention_heads": _COUNT,
+            "mask": Rule(flag=True),
+            "norm_eps": _POSITIVE,
+            "attention_threshold": _POSITIVE,
         },
-        config=f"{_RIVALS}.spikebert.spikformer.SpikformerConfig",
-        encoder=f"{_RIVALS}.spikebert.spikformer.SpikformerModel",
-        classifier=f"{_RIVALS}.spikebert.spikformer.SpikformerForSequenceClassification",
         parameters=spikformer_parameters,
         plain=encoder_terms,
         spiking=spikformer_terms,
     ),
     "rwkv": Kind(
         "SpikeGPT",
-        "training.causal",
-        ("pretrain",),
-        "spiking",
-        {"max_logit_l2": Number(0, above=True)},
-        config=f"{_RIVALS}.spikegpt.rwkv.RwkvConfig",
-        encoder=f"{_RIVALS}.spikegpt.rwkv.RwkvModel",
-        pretraining=f"{_RIVALS}.spikegpt.rwkv.RwkvForCausalLM",
-        batches=f"{_DATA}.batches.causal_blocks.CausalBatches",
+        f"{_RIVALS}spikegpt.spikegpt_training.architecture",
+        tasks=("pretrain",),
+        neuron="spiking",
+        options={"max_logit_l2": _POSITIVE},
         parameters=rwkv_parameters,
         plain=rwkv_terms,
     ),
     "elmo": Kind(
         "ELMo",
-        "rivals.elmo.elmo_training",
-        ("pretrain", *LABELLED),
-        "plain",
-        {
-            **dict.fromkeys(("character_size", "task_hidden", "task_mlp"), Number(1, whole=True)),
-            "characters": Number(3, whole=True),
-            "filters": Number(1, whole=True, many=True),
-            "highways": Number(0, whole=True),
-            "task_dropout": Number(0),
+        f"{_RIVALS}elmo.elmo_training.architecture",
+        tasks=("pretrain", *LABELLED),
+        neuron="plain",
+        options={
+            **dict.fromkeys(("character_size", "task_hidden", "task_mlp"), _COUNT),
+            "characters": Rule(whole=True, least=3),
+            "filters": Rule(whole=True, least=1, many=True),
+            "highways": Rule(whole=True, least=0),
+            "task_dropout": _NOT_NEGATIVE,
         },
-        batches=f"{_DATA}.batches.sentences.SentenceBatches",
     ),
     "ptgen": Kind(
         "PTGEN",
-        "rivals.ptgen.ptgen_training",
-        ("seq2seq",),
-        "plain",
-        {"embedding": Number(1, whole=True), "coverage": Number(0), "coverage_from": Number(0)},
+        f"{_RIVALS}ptgen.ptgen_training.architecture",
+        tasks=("seq2seq",),
+        neuron="plain",
+        options={"embedding": _COUNT, "coverage": _NOT_NEGATIVE, "coverage_from": _NOT_NEGATIVE},
         decoder=True,
     ),
     "bertsum": Kind(
         "BERTSUMABS",
-        "rivals.bertsum.bertsum_training",
-        ("seq2seq",),
-        "plain",
-        {
-            **dict.fromkeys(("decoder_heads", "decoder_intermediate"), Number(1, whole=True)),
-            **dict.fromkeys(("decoder_dropout", "label_smoothing"), Number(0)),
-            "no_repeat_ngram": Number(0, whole=True),
+        f"{_RIVALS}bertsum.bertsum_training.architecture",
+        tasks=("seq2seq",),
+        neuron="plain",
+        options={
+            **dict.fromkeys(("decoder_heads", "decoder_intermediate"), _COUNT),
+            **dict.fromkeys(("decoder_dropout", "label_smoothing"), _NOT_NEGATIVE),
+            "no_repeat_ngram": Rule(whole=True, least=0),
         },
         weights="bert",
         starts="bert",
@@ -182,11 +189,10 @@ KINDS = {
     ),
     "gpt2": Kind(
         "GPT-2",
-        "rivals.gpt2_zero_shot.zero_shot",
-        ("pretrain", "seq2seq"),
-        "plain",
-        dict.fromkeys(("top_k", "new_tokens", "sentences"), Number(1, whole=True)),
-        batches=f"{_DATA}.batches.causal_blocks.CausalBatches",
+        f"{_RIVALS}gpt2_zero_shot.zero_shot.architecture",
+        tasks=("pretrain", "seq2seq"),
+        neuron="plain",
+        options=dict.fromkeys(("top_k", "new_tokens", "sentences"), _COUNT),
         weights="gpt2",
         starts="gpt2",
         untrained=True,
@@ -194,24 +200,31 @@ KINDS = {
 }
 
 
-def kind_of(backbone: BackboneConfig) -> Kind:
+def kind_of(size: Size) -> Kind:
     """The kind of a backbone."""
-    return KINDS[backbone.kind]
+    return KINDS[size.kind]
 
 
-def named(path: str) -> Any:
-    """What a dotted name means, imported now."""
-    module, _, name = path.rpartition(".")
-    return getattr(import_module(module), name)
+@cache
+def architecture(kind: str) -> Any:
+    """The Architecture of a kind, imported now: its type is of a room above this one."""
+    module, _, name = KINDS[kind].architecture.rpartition(".")
+    return getattr(import_module(module), name)(KINDS[kind])
 
 
 def own_class(name: str) -> Any:
-    """A model class of ours by the name that its checkpoint holds, None for any other."""
-    ours = [path for kind in KINDS.values() for path in (kind.encoder, kind.pretraining, kind.classifier)]
-    return next((named(path) for path in ours if path == f"{path.rpartition('.')[0]}.{name}" and _RIVALS in path), None)
+    """A model class of ours by the name that its checkpoint holds, None for any other.
+
+    It imports the rivals; ask transformers first, which has none of these names.
+    """
+    for kind in (kind for kind, facts in KINDS.items() if not facts.transformers):
+        for cls in architecture(kind).classes:
+            if cls.__name__ == name:
+                return cls
+    return None
 
 
-def plain_terms(size: BackboneConfig, length: int) -> list[Term]:
+def plain_terms(size: Size, length: int) -> list[Term]:
     """The matmuls of the plain model of a backbone's sizes."""
     count = kind_of(size).plain
     if count is None:
@@ -219,7 +232,7 @@ def plain_terms(size: BackboneConfig, length: int) -> list[Term]:
     return count(size.layers, size.hidden, size.intermediate, length)
 
 
-def spiking_terms(size: BackboneConfig, length: int) -> list[Term]:
+def spiking_terms(size: Size, length: int) -> list[Term]:
     """The matmuls of the spiking model, each with the site that feeds it."""
     count = kind_of(size).spiking
     return count(size.layers, size.hidden, size.intermediate, length) if count else plain_terms(size, length)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from spikelm.config.schema import BackboneConfig
+from spikelm.catalog.size import Size
 
 
-def bert_parameters(size: BackboneConfig, pretraining: bool, num_labels: int) -> int:
+def bert_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
     """BERT with its pretraining heads (decoder tied) or with a classifier."""
     h, i = size.hidden, size.intermediate
     embeddings = (size.vocab + size.positions + 2) * h + 2 * h
@@ -15,7 +15,15 @@ def bert_parameters(size: BackboneConfig, pretraining: bool, num_labels: int) ->
     return embeddings + size.layers * layer + pooler + heads
 
 
-def bart_parameters(size: BackboneConfig, pretraining: bool, num_labels: int) -> int:
+def roberta_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
+    """BERT without pooler and next sentence, one position more (the padding's), and a head of two linears."""
+    h = size.hidden
+    body = bert_parameters(size, False, 0) - (h * h + h) + h
+    heads = h * h + h + (2 * h + size.vocab if pretraining else h * num_labels + num_labels)
+    return body + heads
+
+
+def bart_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
     """BART with its tied head."""
     h, i = size.hidden, size.intermediate
     attention, ffn = 4 * (h * h + h) + 2 * h, (h * i + i) + (i * h + h) + 2 * h  # each with its LayerNorm
@@ -24,17 +32,17 @@ def bart_parameters(size: BackboneConfig, pretraining: bool, num_labels: int) ->
     return embeddings + size.layers * (attention + ffn) + decoder
 
 
-def mbart_parameters(size: BackboneConfig, pretraining: bool, num_labels: int) -> int:
+def mbart_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
     """A BART with one more LayerNorm behind each stack."""
     return bart_parameters(size, pretraining, num_labels) + 2 * 2 * size.hidden
 
 
-def spikingformer_parameters(size: BackboneConfig, pretraining: bool, num_labels: int) -> int:
+def spikingformer_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
     """BERT with a norm after each of a layer's six linears in place of its two."""
     return bert_parameters(size, pretraining, num_labels) + size.layers * (_norms(size) - 2 * 2 * size.hidden)
 
 
-def spikformer_parameters(size: BackboneConfig, pretraining: bool, num_labels: int) -> int:
+def spikformer_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
     """Words, blocks, and for each block a transform of its states to the teacher's."""
     h, i = size.hidden, size.intermediate
     layer = 4 * (h * h + h) + (h * i + i) + (i * h + h) + _norms(size)
@@ -42,13 +50,13 @@ def spikformer_parameters(size: BackboneConfig, pretraining: bool, num_labels: i
     return size.vocab * h + size.layers * (layer + transform) + 2 * h + h * num_labels + num_labels
 
 
-def rwkv_parameters(size: BackboneConfig, pretraining: bool, num_labels: int) -> int:
+def rwkv_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
     """Words, blocks and a head that is not tied."""
     h, i = size.hidden, size.intermediate
     mixes = 5 * h * h + 2 * h * i + (2 + 3 + 2) * h  # linears; decay, bonus and the mixes of neighbours
     return 2 * size.vocab * h + size.layers * (mixes + 2 * 2 * h) + 2 * h
 
 
-def _norms(size: BackboneConfig) -> int:
+def _norms(size: Size) -> int:
     """One after each of the six linears of a layer."""
     return 5 * 2 * size.hidden + 2 * size.intermediate

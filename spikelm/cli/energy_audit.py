@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from spikelm.catalog.kinds import KINDS
-from spikelm.config.schema import default_runs_dir
+from spikelm.config.paths import default_runs_dir
 from spikelm.errors import ConfigError, SpikeLMError
+
+if TYPE_CHECKING:
+    from spikelm.store.result import Result
 
 
 def energy_main(argv: Sequence[str]) -> int:
@@ -29,9 +32,8 @@ def energy_main(argv: Sequence[str]) -> int:
         raise ConfigError(f"--rate {args.rate}: a firing rate lies between 0 and 1")
     from rich.console import Console
 
-    from spikelm.catalog.energy import encoder_terms
+    from spikelm.catalog.energy import encoder_terms, lm_head_terms
     from spikelm.catalog.kinds import kind_of, plain_terms
-    from spikelm.catalog.seq2seq_energy import lm_head_terms
     from spikelm.cli.energy_table import print_energy, print_seq2seq_energy, print_terms
     from spikelm.config.compose import load_config
 
@@ -70,31 +72,35 @@ def audit_main(argv: Sequence[str]) -> int:
     parser.add_argument("--runs-dir", default=default_runs_dir())
     args = parser.parse_args(argv)
     result, directory = find_result(args.run, Path(args.runs_dir))
-    kind = result["config"]["backbone"]["kind"]
+    config = result.config
+    kind = config.backbone.kind
     if KINDS[kind].neuron == "plain":
         _refuse_plain(kind, "it has no neurons: nothing of it is spike-driven")
     from rich.console import Console
 
+    from spikelm.cli.audit_table import print_audit
     from spikelm.measure.audit import audit
+    from spikelm.measure.trained_model import audit_rows
     from spikelm.spiking import load_pretrained
     from spikelm.training.fit import quiet_libraries
-    from spikelm.training.stage import audit_batch
+    from spikelm.training.samples import measurement_samples
 
     quiet_libraries()
     console = Console()
     model = load_pretrained(directory / "model")
-    batch, T = audit_batch(result["config"]), int(result["config"]["neuron"].get("T", 1))
-    report, verdict = audit(model, batch, T), result["spike_driven"]
-    report.print(console)
-    same = report.verdict == verdict["verdict"]
-    if settings := result["config"]["task"].get("generate"):
-        from spikelm.measure.trained_model import audit_decoding
-        from spikelm.training.seq2seq_builder import generate_options
+    config = result.config
+    samples, T = measurement_samples(config), config.time_steps
+    report, verdict = audit(model, audit_rows(samples), T), result.spike_driven
+    print_audit(report, console)
+    same = report.verdict == verdict.verdict
+    if config.task.kind == "seq2seq":
+        from spikelm.measure.generated_text import audit_decoding
+        from spikelm.training.seq2seq import generate_options
 
         console.print("The same while generating from the cache:", highlight=False)
-        decoding = audit_decoding(model, batch, T, generate_options(settings))
-        decoding.print(console)
-        same = same and decoding.verdict == verdict.get("decoding", decoding.verdict)  # not in older results
+        decoding = audit_decoding(model, samples[0], T, generate_options(config.task.generate))
+        print_audit(decoding, console)
+        same = same and decoding.verdict == verdict.decoding
     return 0 if same else 1
 
 
@@ -103,7 +109,7 @@ def _refuse_plain(kind: str, why: str) -> NoReturn:
     raise ConfigError(f"backbone.kind={kind}: {KINDS[kind].title} is not broken down by matmul; {why}")
 
 
-def find_result(name: str, root: Path) -> tuple[dict[str, Any], Path]:
+def find_result(name: str, root: Path) -> tuple[Result, Path]:
     """A finished result by run directory or by the first digits of its id."""
     from spikelm.store.store import Store
 

@@ -15,12 +15,13 @@ from spikelm.catalog.energy import (
     ceiling_mj,
     encoder_terms,
     energy_mj,
+    lm_head_terms,
     mean_rate,
     real_valued_terms,
+    seq2seq_terms,
     spiking_energy_mj,
 )
-from spikelm.catalog.seq2seq_energy import lm_head_terms, seq2seq_terms
-from spikelm.config.schema import BackboneConfig
+from spikelm.config.settings.backbone import BackboneConfig
 
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 

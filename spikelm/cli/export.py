@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from spikelm.catalog.kinds import KINDS, LABELLED
 from spikelm.cli.energy_audit import find_result
-from spikelm.config.schema import default_runs_dir
+from spikelm.config.paths import default_runs_dir
+from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError, ConfigError
 
-LABELLED = ("classification", "regression")
+if TYPE_CHECKING:
+    from spikelm.store.result import Result
+
 INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
 
@@ -29,7 +34,7 @@ def export_main(argv: Sequence[str]) -> int:
     parser.add_argument("--runs-dir", default=default_runs_dir())
     args = parser.parse_args([f"--{arg}" if arg.startswith("precision=") else arg for arg in argv])
     result, directory = find_result(args.run, Path(args.runs_dir))
-    _refuse_config(result["config"])
+    _refuse_config(result.config)
     if not (directory / "model" / "config.json").is_file():
         raise CheckpointError(f"{directory / 'model'} is not there", "force=true runs it again")
     out = Path(args.out).absolute() if args.out else directory / f"exported-{args.precision}"
@@ -37,37 +42,38 @@ def export_main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _refuse_config(config: Mapping[str, Any]) -> None:
+def _refuse_config(config: Config) -> None:
     """What the config alone shows, before anything heavy is loaded; convert.refuse looks at the model itself."""
-    kind = config["backbone"].get("kind", "bert")
-    if kind != "bert" or config["task"]["kind"] not in LABELLED:
+    kind = config.backbone.kind
+    if not KINDS[kind].is_encoder or config.task.kind not in LABELLED:
         raise ConfigError(
-            f"task={config['task']['name']} of backbone.kind={kind} cannot be exported: only BERT classifiers can",
+            f"task={config.task.name} of backbone.kind={kind} cannot be exported: only BERT classifiers can",
             "a run of task=glue/...",
         )
-    if not config["neuron"].get("_target_") and not config.get("weights", {}).get("_target_"):
+    if not config.converted:
         raise ConfigError(
-            f"neuron={config['neuron'].get('name')}: a plain model has no spikes to export",
+            f"neuron={config.neuron.name}: a plain model has no spikes to export",
             "transformers loads it as it is: RUN/model",
         )
 
 
-def export_run(result: Mapping[str, Any], directory: Path, out: Path, precision: str) -> dict[str, Any]:
+def export_run(result: Result, directory: Path, out: Path, precision: str) -> dict[str, Any]:
     """Write the exported model and export.json; the contents of the latter."""
-    from omegaconf import OmegaConf
     from rich.console import Console
-    from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
+    from transformers import AutoModelForSequenceClassification
 
-    from spikelm.config.checks import typed
+    from spikelm.config.checks import check
     from spikelm.data.tokens.tokenizer import load_tokenizer
+    from spikelm.data.tokens.wordpiece import fast_tokenizer
     from spikelm.export.compare import check_merge, compare, dev_sets
     from spikelm.export.convert import export
     from spikelm.spiking import load_pretrained
-    from spikelm.store.records import write_json
+    from spikelm.store.atomic import write_json
     from spikelm.training.fit import quiet_libraries
 
     quiet_libraries()
-    config = typed(OmegaConf.create(dict(result["config"])))
+    config = result.config
+    check(config)
     trained: Any = load_pretrained(directory / "model").eval()
     if config.task.labels:
         trained.config.id2label = dict(enumerate(config.task.labels))
@@ -77,21 +83,18 @@ def export_run(result: Mapping[str, Any], directory: Path, out: Path, precision:
     made = export(trained, precision)
     merged = check_merge(trained, next(iter(sets.values()))[-1])
     made.save_pretrained(out)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, model_max_length=config.finetune.max_length, model_input_names=INPUTS, **SPECIAL
-    )
-    fast.save_pretrained(out)
+    fast_tokenizer(tokenizer, config.finetune.max_length).save_pretrained(out)
     written = AutoModelForSequenceClassification.from_pretrained(out)
     report = {
-        "run_id": result["run_id"],
-        "task": result["task"],
-        "scale": result["scale"],
-        "source": result["source"]["name"],
+        "run_id": result.run_id,
+        "task": result.task,
+        "scale": result.scale,
+        "source": result.source.name,
         "precision": precision,
         "time_steps": config.time_steps,
         "double_precision_difference": merged,
-        "recorded": result["metrics"],
-        **compare(config, sets, trained, written),
+        "recorded": result.metrics,
+        **asdict(compare(config, sets, trained, written)),
         "bytes": {"trained": _size(directory / "model"), "exported": _size(out)},
     }
     write_json(out / "export.json", report)

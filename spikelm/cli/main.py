@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
+
+if TYPE_CHECKING:
+    from spikelm.runs.experiment import Finished
+    from spikelm.runs.plan import PlannedRun
 
 
 def _guard(main: Callable[[], object]) -> None:
@@ -41,8 +45,9 @@ def run() -> None:
 
 
 def _run() -> int:
-    from spikelm.config.compose import precheck, register_schema
-    from spikelm.config.schema import config_dir
+    from spikelm.cli.command_line import precheck
+    from spikelm.config.compose import register_schema
+    from spikelm.config.paths import config_dir
     from spikelm.sweeps import summary as sweep
 
     # Waiting threads spin for microseconds, then sleep: jobs often share cores. Read when torch loads.
@@ -98,25 +103,35 @@ def job(cfg: DictConfig) -> None:
         from spikelm.training.devices.ranks import launched_ranks
 
         config.trainer.devices = launched_ranks().world  # the launcher decides
-    runner = _plan if config.dry_run else _train
+    runner: Callable[[Config], PlannedRun | Finished] = _plan if config.dry_run else _train
     if HydraConfig.get().mode == RunMode.RUN:
         _guard(lambda: runner(config))  # here, because Hydra would print a traceback of its own
     else:
         sweep.run_job(config, runner)
 
 
-def _plan(config: Config) -> dict[str, Any]:
+def _plan(config: Config) -> PlannedRun:
+    """Say what would be run."""
     from rich.console import Console
 
-    from spikelm.runs.plan import show_plan
+    from spikelm.runs.plan import plan_run, show_plan
 
-    return show_plan(config, Console())
+    planned = plan_run(config)
+    show_plan(config, planned, Console())
+    return planned
 
 
-def _train(config: Config) -> dict[str, Any]:
-    from spikelm.runs.experiment import run_and_show
+def _train(config: Config) -> Finished:
+    """Run it, or find it in the store, and print its result."""
+    from rich.console import Console
 
-    return run_and_show(config)
+    from spikelm.report.show_result import show_result
+    from spikelm.runs.experiment import run_experiment
+
+    console = Console()
+    finished = run_experiment(config, console)
+    show_result(finished.result, finished.directory, console)
+    return finished
 
 
 def report() -> None:

@@ -18,8 +18,8 @@ def add_commands(command: AddCommand) -> None:
     served = command("serve", serve, "show the site to this machine and keep it up to date")
     served.add_argument("--port", type=int, default=8321, help="of 127.0.0.1 (default 8321); 0 takes a free one")
     served.add_argument("--every", type=float, default=5.0, help="seconds between two looks at the store (default 5)")
-    told = command("command", tell, "the exact command that makes a run again")
-    told.add_argument("run", help="a run directory, or the first digits of a run id")
+    rerun = command("command", tell, "the exact command that makes a run again")
+    rerun.add_argument("run", help="a run directory, or the first digits of a run id")
     board = command("wandb", dashboard, "the W&B dashboard: saved when online, its specification when offline")
     board.add_argument("--mode", choices=("offline", "online"), default="offline")
     board.add_argument("--project", default="spikelm")
@@ -76,8 +76,9 @@ def tell(args: argparse.Namespace) -> None:
     digits = name.rstrip("/").rpartition("-")[2]
     for directory, id in directories(root):
         if id is not None and (id.startswith(digits) or directory == Path(name).absolute()):
-            if found := rerun_command(read_record(root, directory, id).config):
-                print(found)
+            config = read_record(root, directory, id).config
+            if config is not None and (command := rerun_command(config)):
+                print(command)
                 return
             raise SpikeLMError(f"the config of run {id} cannot be composed here", f"see {directory / 'config.yaml'}")
     raise SpikeLMError(f"no run {name} under {root}", "spikelm-report lists the runs")

@@ -10,13 +10,13 @@ from rich.console import Console
 
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import check_claims
-from spikelm.report.claims.verdicts import show_claims, write_claims
+from spikelm.report.claims.show_claims import show_claims, write_claims
 from spikelm.report.figures.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
 from spikelm.report.query.selection import Results, Selection, Wanted
 from spikelm.report.reproduce.launcher import chosen_launcher
 from spikelm.report.tables.build import build_table, table_runs
+from spikelm.report.tables.formats import show_table, write_table
 from spikelm.report.tables.paper_table import TABLES, PaperTable, load_table
-from spikelm.report.tables.render import show_table, write_table
 
 __all__ = ["FIGURES", "add_selection", "claims", "figure", "reference", "reproduce", "selection_of", "table"]
 
@@ -69,14 +69,14 @@ def claims(args: argparse.Namespace) -> int:
     """spikelm-report claims."""
     results = Results(selection_of(args))
     with Console(stderr=True).status("which runs the claims are about"):
-        found = check_claims(results)
-    path = write_claims(found, results.selection)
+        verdicts = check_claims(results)
+    path = write_claims(verdicts, results.selection)
     if args.json:
         print(path.read_text(), end="")
     else:
-        show_claims(found, results.selection)
+        show_claims(verdicts, results.selection)
         print(f"  written to {path}")
-        if any(one.missing for one in found):
+        if any(one.missing for one in verdicts):
             _hint(results.selection, "claims")
     return 0
 
@@ -108,9 +108,9 @@ def reproduce(args: argparse.Namespace) -> int:
     _tables(tables, fresh)
     _figures(figures, fresh)
     if args.id == "all":
-        found = check_claims(fresh)
-        write_claims(found, selection)
-        show_claims(found, selection)
+        verdicts = check_claims(fresh)
+        write_claims(verdicts, selection)
+        show_claims(verdicts, selection)
     Console().print("  as a page, with every run: spikelm-report page", highlight=False)
     return code
 

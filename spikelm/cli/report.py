@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spikelm.cli import page
 from spikelm.cli.paper import FIGURES, add_selection, claims, figure, reference, reproduce, table
-from spikelm.config.schema import default_runs_dir
+from spikelm.config.paths import default_runs_dir
 from spikelm.report.tables.paper_table import TABLES
 
 ABOUT = "Further key=value arguments are overrides of every run, as for spikelm-run: source.root=DIR finetune.lr=3e-4"
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     stated.add_argument("--json", action="store_true", help="print JSON")
     again.add_argument("--launcher", default="", help=f"basic, parallel, joblib or slurm; {BY_DEFAULT}")
     again.add_argument("--plan", action="store_true", help="say what would be run, and stop")
-    scores = command("scores", _scores, "the runs of a sweep as one table: a row a system, a column a task")
+    scores = command("scores", _scores, "the runs of a sweep as one table: one row per system, one column per task")
     curves = command("curves", _curves, "a metric of the runs of a sweep over their steps, as a figure")
     curves.add_argument("--metric", default="train/loss")
     for added in (scores, curves):
@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace) -> None:
     from spikelm.report.show_result import show_result
 
     result, directory = find_result(args.run, Path(args.runs_dir))
-    show_result({**result, "directory": str(directory)}, Console(), samples=len(result.get("samples", [])))
+    show_result(result, directory, Console(), samples=len(result.samples))
 
 
 def _scores(args: argparse.Namespace) -> None:

@@ -6,13 +6,9 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from spikelm.config.schema import default_runs_dir
+from spikelm.config.paths import default_runs_dir
 from spikelm.store.checksums import SEAL, SUMS, broken_seal, damaged, damaged_in
-from spikelm.store.records import plain, write_atomic
 from spikelm.store.store import Run, Store
 
 
@@ -29,7 +25,6 @@ def verify_main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="spikelm-verify",
         description="Compare every run, checkpoint and cache with its checksums (sha256).",
-        epilog="runs made before there were checksums have them on their results alone",
     )
     parser.add_argument("--runs-dir", default=default_runs_dir())
     parser.add_argument("--repair", action="store_true", help="write a damaged config.yaml again, from its result")
@@ -50,11 +45,11 @@ def verify_main(argv: Sequence[str]) -> int:
 
 def damage_of(run: Run) -> Iterator[Damage]:
     """What of a run is missing or not as it was written."""
-    there = (run.directory / "result.json").is_file()
+    written = (run.directory / "result.json").is_file()
     result = run.result()
-    if result is None and there:
+    if result is None and written:
         yield Damage(run.directory / "result.json", "put aside; the same command makes the result again")
-    for name in damaged(run.directory, (result or {}).get("files", {})):
+    for name in damaged(run.directory, result.files if result else {}):
         yield Damage(run.directory / name, _remedy(name))
     for seal in sorted(run.checkpoints.glob(f"*.ckpt{SEAL}")):
         path = seal.with_name(seal.name.removesuffix(SEAL))
@@ -71,9 +66,10 @@ def _remedy(name: str) -> str:
 
 
 def _write_config(run: Run) -> bool:
-    result: dict[str, Any] = run.result() or {}
-    write_atomic(run.directory / "config.yaml", yaml.safe_dump(plain(result["config"]), sort_keys=False))
-    return not damaged(run.directory, result["files"], "config.yaml")
+    if (result := run.result()) is None:
+        return False
+    run.write_config(result.config)
+    return not damaged(run.directory, result.files, "config.yaml")
 
 
 def damaged_caches(cache: Path) -> Iterator[Damage]:

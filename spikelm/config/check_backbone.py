@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from spikelm.catalog.kinds import LABELLED, Kind, Number, kind_of
-from spikelm.config.schema import Config
+from spikelm.catalog.kinds import ALL, LABELLED, Kind, kind_of
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 
 #: kind of task -> what names such tasks, and one of them
@@ -22,11 +19,14 @@ def check_backbone(config: Config) -> None:
     if size.decoder_layers is not None and (size.decoder_layers < 1 or not kind.decoder):
         what = "it is a whole number of at least 1" if kind.decoder else f"a {kind.title} has no decoder"
         raise ConfigError(f"backbone.decoder_layers={size.decoder_layers} is not valid; {what}")
+    if kind.tasks != ALL:
+        _check_task(config, kind)
+    if config.distill.pretrain and config.converted and "pretrain" in kind.tasks and not kind.next_sentence:
+        raise ConfigError(f"distill.pretrain imitates the next sentence's answers, which a {kind.title} does not give")
     if not kind.options:
         if size.options:
             raise ConfigError(f"backbone.options.{next(iter(size.options))} is not known to backbone.kind={size.kind}")
         return
-    _check_task(config, kind)
     _check_neuron(config, kind)
     if size.path and not kind.weights:
         raise ConfigError(
@@ -36,7 +36,9 @@ def check_backbone(config: Config) -> None:
     for name, value in size.options.items():
         if name not in kind.options:
             raise ConfigError(f"unknown key backbone.options.{name}; valid: {', '.join(kind.options)}")
-        _check_option(name, value, kind.options[name])
+        rule = kind.options[name]
+        if not rule.allows(value) or value == []:
+            raise ConfigError(f"backbone.options.{name}={value} is not valid; valid: {rule}")
     heads = size.options.get("num_attention_heads", size.heads)
     if size.hidden % heads:
         raise ConfigError(f"backbone.options.num_attention_heads={heads} does not divide backbone.hidden={size.hidden}")
@@ -58,23 +60,26 @@ def _check_task(config: Config, kind: Kind) -> None:
 def _check_neuron(config: Config, kind: Kind) -> None:
     told = f"{kind.title} (backbone.kind={config.backbone.kind})"
     if kind.neuron == "plain" and config.spiking:
-        raise ConfigError(f"neuron={config.neuron['name']} is not valid; {told} is a plain model", "neuron=ann")
+        raise ConfigError(f"neuron={config.neuron.name} is not valid; {told} is a plain model", "neuron=ann")
     if kind.neuron == "spiking" and not config.fires:
         raise ConfigError(
-            f"neuron={config.neuron['name']} is not valid; {told} has no plain form: its neurons spike",
+            f"neuron={config.neuron.name} is not valid; {told} has no plain form: its neurons spike",
             "choose another neuron",
         )
     if config.quantized:
         raise ConfigError(
-            f"weights={config.weights['name']} is not valid; {told} is not quantised", "weights=none, or a BERT"
+            f"weights={config.weights.name} is not valid; {told} is not quantised", "weights=none, or a BERT"
         )
     settings = config.distill
     # Only a BERT can be made of its teacher's weights, or of another student's.
     starts = ("pretrained", "general") if "general" in kind.tasks else ("pretrained",)
-    unknown = {"pretrain": settings.pretrain, f"start={settings.start}": settings.start not in starts}
-    unknown["teacher=previous"] = settings.teacher == "previous"
+    unknown = {
+        "pretrain": settings.pretrain,
+        f"start.weights={settings.start.weights}": settings.start.weights not in starts,
+    }
+    unknown["teacher.model=previous"] = settings.teacher.model == "previous"
     if kind.neuron == "spiking" and (names := [name for name, on in unknown.items() if on]):
-        raise ConfigError(f"distill.{names[0]} is for a BERT, not for {told}", f"distill.start={starts[-1]}")
+        raise ConfigError(f"distill.{names[0]} is for a BERT, not for {told}", f"distill.start.weights={starts[-1]}")
 
 
 def _check_causal(config: Config) -> None:
@@ -86,20 +91,27 @@ def _check_causal(config: Config) -> None:
 def _check_student(config: Config) -> None:
     """A Spikformer starts from its general distillation, and without a mask imitates states that no cache keeps."""
     settings = config.distill
-    if config.task.kind in LABELLED and settings.start != "general":
+    if config.task.kind in LABELLED and settings.start.weights != "general":
         raise ConfigError(
-            f"distill.start={settings.start}: backbone.kind=spikformer is not pretrained", "distill=spikebert"
+            f"distill.start.weights={settings.start.weights}: backbone.kind=spikformer is not pretrained",
+            "distill=spikebert",
         )
-    unknown = {"head=teacher": settings.head == "teacher"}
-    unknown |= {name: getattr(settings, name) for name in ("attention", "scores", "relations", "frozen_embeddings")}
+    unknown = {
+        "start.head=teacher": settings.start.head == "teacher",
+        "start.frozen_embeddings": settings.start.frozen_embeddings,
+        "losses.attention": settings.losses.attention,
+        "losses.scores": settings.losses.scores,
+        "losses.relations": settings.losses.relations,
+    }
     if names := [name for name, on in unknown.items() if on]:
         raise ConfigError(
             f"distill.{names[0]}: backbone.kind=spikformer has neither the teacher's head nor its attention",
             "distill=spikebert",
         )
-    if settings.cache and not config.backbone.options.get("mask", False):
+    if settings.teacher.cache and not config.backbone.options.get("mask", False):
         raise ConfigError(
-            "distill.cache keeps no states of pads, which are imitated without a mask", "distill.cache=false"
+            "distill.teacher.cache keeps no states of pads, which are imitated without a mask",
+            "distill.teacher.cache=false",
         )
 
 
@@ -124,24 +136,3 @@ def _check_prompt(config: Config) -> None:
 
 #: what else is checked of a kind
 MORE = {"rwkv": _check_causal, "spikformer": _check_student, "gpt2": _check_prompt}
-
-
-def _check_option(name: str, value: Any, rule: Any) -> None:
-    if rule is bool:
-        good, means = isinstance(value, bool), "true or false"
-    elif isinstance(rule, Number):
-        values = value if rule.many and isinstance(value, Sequence) and value else [value]
-        good = all(_is_number(one, rule) for one in values) and (values is value or not rule.many)
-        number = "a whole number" if rule.whole else "a number"
-        bound = f"above {rule.least:g}" if rule.above else f"of at least {rule.least:g}"
-        means = f"{'a list, each ' if rule.many else ''}{number} {bound}"
-    else:
-        good, means = value in rule, ", ".join(rule)
-    if not good:
-        raise ConfigError(f"backbone.options.{name}={value} is not valid; valid: {means}")
-
-
-def _is_number(value: Any, rule: Number) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float) or (rule.whole and int(value) != value):
-        return False
-    return (value > rule.least if rule.above else value >= rule.least) and value < float("inf")

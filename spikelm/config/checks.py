@@ -1,41 +1,46 @@
-"""Checks of a composed config: types by the schema, then values and what goes together; one clear line each."""
+"""The composed config as the typed tree, checked: every mistake is one line that names the key and what is valid."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from spikelm.catalog.kinds import KINDS
+from spikelm.catalog.checkpoint_files import pinned, read_kind, read_sizes, refuse_other_size, size_names
+from spikelm.catalog.kinds import KINDS, UNLABELLED
 from spikelm.config.check_backbone import check_backbone
-from spikelm.config.check_pairs import check_pairs
-from spikelm.config.check_safety import check_finite, check_safety
-from spikelm.config.check_stages import check_altered, check_distill, check_stage
-from spikelm.config.check_values import check_values, nearest
+from spikelm.config.check_specs import check_neuron, check_quantizer
+from spikelm.config.paths import default_runs_dir
 from spikelm.config.resolvers import register_resolvers
-from spikelm.config.schema import Config, SourceConfig, default_runs_dir, structured
-from spikelm.config.siblings import take_sibling
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.distill import check_distill
+from spikelm.config.settings.fields import check_fields, nearest
+from spikelm.config.settings.schema import Composed, Config, PreviousStudent, structured
+from spikelm.config.settings.source import check_source, make_paths_absolute
+from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.stages import StageConfig, check_stage
+from spikelm.config.settings.task import check_task
 from spikelm.errors import ConfigError
+
+AnySpec = TypeVar("AnySpec", NeuronSpec, QuantizerSpec)
+AnySettings = TypeVar("AnySettings", StageConfig, VariantConfig)
 
 #: mappings whose keys are not the schema's
 OPEN = (
     "neuron",
     "weights",
     "previous",
-    "backbone.pairs",
     "backbone.options",
-    *(f"task.{key}" for key in ("splits", "official_rows", "file_columns", "generate", "paper")),
+    "task.splits",
+    "task.official_rows",
+    "task.file_columns",
 )
-PATHS = ("root", "text_root", "mirror", "tokenizer")  # made absolute: a recorded config is read from anywhere
-SOURCE_KEYS = {  # key of a source -> the sources that read it
-    **dict.fromkeys(("root", "text_root"), ("local",)),
-    **dict.fromkeys(("glue", "text", "mirror"), ("hub",)),
-    "tokenizer": ("local", "hub"),
-}
+NAME = re.compile(r"\w[\w.+=-]*(/\w[\w.+=-]*)*", re.ASCII)
+LONGEST_NAME = 100  # letters: a name becomes part of a path
 
 
 def typed(cfg: DictConfig) -> Config:
@@ -45,39 +50,66 @@ def typed(cfg: DictConfig) -> Config:
     _refuse_unknown(cfg, schema, "")
     try:
         merged = OmegaConf.merge(schema, cfg)
-        if not merged.backbone.path and OmegaConf.is_missing(merged.backbone, "layers"):
-            raise ConfigError("backbone.path is not given", "backbone=hf backbone.path=FOLDER_OR_HUB_NAME")
-        if merged.backbone.kind == "auto":
-            merged.backbone.kind = _kind(merged.backbone.path)
-        take_sibling(merged)
-        if merged.backbone.path:
-            _fill_sizes(merged.backbone)
+        _read_weights(merged.backbone)
         OmegaConf.resolve(merged)
-        config = OmegaConf.to_object(merged)
+        composed = OmegaConf.to_object(merged)
+        if not isinstance(composed, Composed):
+            raise ConfigError("the config does not follow the schema")
+        config = _with_specs(composed)
     except OmegaConfBaseException as error:
         raise ConfigError(_schema_message(error)) from error
-    if not isinstance(config, Config):
-        raise ConfigError("the config does not follow the schema")
-    for key in PATHS:
-        if value := getattr(config.source, key):
-            setattr(config.source, key, str(Path(value).expanduser().absolute()))
+    make_paths_absolute(config.source)
     check(config)
     return config
 
 
-def _kind(path: str) -> str:
-    from spikelm.catalog.checkpoint_files import read_kind
+def _with_specs(composed: Composed) -> Config:
+    """The typed tree: mappings become specs, and what a previous student changes becomes that student."""
+    kept = {item.name: getattr(composed, item.name) for item in fields(Composed)}
+    kept["neuron"] = _spec(NeuronSpec, composed.neuron, "neuron")
+    kept["weights"] = _spec(QuantizerSpec, composed.weights, "weights")
+    config = Config(**{**kept, "previous": None})
+    if changes := composed.previous:
+        config.previous = _previous(config, changes)
+    return config
 
-    return read_kind(path)
+
+def _spec(kind: type[AnySpec], node: Any, where: str) -> AnySpec:
+    if not isinstance(node, Mapping):
+        raise ConfigError(f"{where}={node} is not valid; it is a mapping, as in conf/{where.rpartition('.')[2]}/")
+    return kind.from_mapping({str(key): value for key, value in node.items()})
 
 
-def _fill_sizes(backbone: Any) -> None:
-    """Sizes that a config leaves open come from the checkpoint; those it states must be the checkpoint's.
+def _previous(config: Config, changes: Mapping[str, Any]) -> PreviousStudent:
+    """The student before this one: what is not said of it is as in this one, of its variant as in no variant."""
+    parts = [item.name for item in fields(PreviousStudent)]
+    if unknown := sorted(set(changes) - set(parts)):
+        raise ConfigError(f"unknown key previous.{unknown[0]}; valid: {', '.join(parts)}")
+    variant, finetune = changes.get("variant"), changes.get("finetune", {})
+    return PreviousStudent(
+        neuron=_spec(NeuronSpec, changes.get("neuron", config.neuron.to_mapping()), "previous.neuron"),
+        weights=_spec(QuantizerSpec, changes.get("weights", config.weights.to_mapping()), "previous.weights"),
+        variant=config.variant if variant is None else _merged(VariantConfig(), variant),
+        finetune=_merged(config.finetune, finetune),
+    )
+
+
+def _merged(settings: AnySettings, changes: Any) -> AnySettings:
+    merged: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(settings), changes))
+    return merged
+
+
+def _read_weights(backbone: Any) -> None:
+    """Kind and sizes that a config leaves open come from the checkpoint; those it states must be the checkpoint's.
 
     A pinned name on the hub whose sizes are all stated is looked at when it is loaded: a plan needs no network.
     """
-    from spikelm.catalog.checkpoint_files import pinned, read_sizes, refuse_other_size, size_names
-
+    if not backbone.path:
+        if OmegaConf.is_missing(backbone, "layers"):
+            raise ConfigError("backbone.path is not given", "backbone=hf backbone.path=FOLDER_OR_HUB_NAME")
+        return
+    if backbone.kind == "auto":
+        backbone.kind = read_kind(backbone.path)
     kind = KINDS.get(backbone.kind)
     if kind is None or not kind.weights:  # refused by check()
         return
@@ -119,69 +151,93 @@ def all_keys() -> list[str]:
             if isinstance(child, DictConfig) and not child._is_none() and not child._is_missing():
                 yield from walk(child, f"{prefix}{key}.")
 
-    return list(walk(OmegaConf.structured(Config), ""))
+    return list(walk(OmegaConf.structured(Composed), ""))
 
 
 def check(config: Config) -> None:
-    """Ranges and choices; raises a ConfigError that names the key, its value and what is valid."""
-    check_safety(config)
-    check_values(config)
-    if config.backbone.hidden % config.backbone.heads:
+    """Rules of single fields, then what goes together; raises a ConfigError that names the key and what is valid."""
+    _check_names(config)
+    check_fields(config)
+    _check_backbone(config)
+    check_stage("pretrain", config.pretrain, config)
+    if config.task.kind not in UNLABELLED:
+        check_stage("finetune", config.finetune, config)
+    if config.distills and config.distill.from_teacher:
+        check_stage("teacher", config.teacher, config)
+    if config.task.kind == "general" or (config.converted and config.distill.start.weights == "general"):
+        check_stage("general", config.general, config)
+    check_distill(config)
+    check_task(config.task, config.backbone.positions)
+    if config.task.kind == "seq2seq" and config.select == "released":
+        raise ConfigError(f"select=released: no code was released for {config.task.name}", "select=last or best_dev")
+    check_source(config.source)
+    check_neuron(config.neuron, "neuron")
+    check_quantizer(config.weights, "weights")
+    if config.previous:
+        check_neuron(config.previous.neuron, "previous.neuron")
+        check_quantizer(config.previous.weights, "previous.weights")
+    _check_variant(config)
+    _check_previous(config)
+
+
+def _check_names(config: Config) -> None:
+    """Names are plain words, classes are of trusted packages; all of it is only looked at, nothing is imported."""
+    names: dict[str, Any] = {
+        "task.name": config.task.name,
+        "scale": config.scale,
+        "backbone.name": config.backbone.name,
+        "neuron.name": config.neuron.name,
+        "weights.name": config.weights.name,
+        **({"system.name": config.system.name} if config.system.name else {}),
+    }
+    for key, name in names.items():
+        if not isinstance(name, str) or not NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+            raise ConfigError(f"{key}={name!r} is no name: letters, digits and _ . + = -, with / between parts")
+    title = config.system.title
+    if not title.isprintable() or set("/\\") & set(title) or len(title) > LONGEST_NAME:
+        raise ConfigError(f"system.title={title!r} is no title: printable, without / and \\")
+
+
+def _check_backbone(config: Config) -> None:
+    backbone = config.backbone
+    if backbone.kind not in KINDS:
+        raise ConfigError(f"backbone.kind={backbone.kind} is not valid{nearest(backbone.kind, KINDS)}")
+    if backbone.hidden % backbone.heads:
+        raise ConfigError(f"backbone.hidden={backbone.hidden} is not a multiple of backbone.heads={backbone.heads}")
+    if config.task.kind == "seq2seq" and backbone.kind == "bert":
         raise ConfigError(
-            f"backbone.hidden={config.backbone.hidden} is not a multiple of backbone.heads={config.backbone.heads}"
+            f"{config.task.name} needs an encoder-decoder; backbone={backbone.name} is a BERT", "backbone=bart_mini"
         )
     check_backbone(config)
-    if config.backbone.path and config.task.kind == "pretrain":
+    if backbone.path and config.task.kind == "pretrain":
         raise ConfigError(
             "task=pretrain starts from scratch; backbone.path is for fine-tuning", "choose another backbone"
         )
-    check_stage("pretrain", config.pretrain, config)
-    if config.task.kind not in ("pretrain", "general"):
-        check_stage("finetune", config.finetune, config)
-        check_stage("teacher", config.teacher, config)
-    check_distill(config)
-    check_pairs(config.task, config.backbone.positions)
-    _check_source(config.source)
-    check_neuron(config.neuron)
-    check_neuron(config.weights, "weights")
-    for group in ("neuron", "weights"):
-        check_neuron(config.previous.get(group, {}), f"previous.{group}")
-    check_altered(config)
-    check_finite(asdict(config))
+    kept = backbone.keep_layers
+    if kept is not None and kept > backbone.layers:
+        raise ConfigError(f"backbone.keep_layers={kept} is not valid; the backbone has {backbone.layers} layers")
 
 
-def _check_source(source: SourceConfig) -> None:
-    for key, names in SOURCE_KEYS.items():
-        if getattr(source, key) and source.name not in names:
-            raise ConfigError(f"source.{key} is for source={' or '.join(names)}, not source={source.name}")
-    for text in source.text or []:
-        if text.rows not in ("articles", "sentences"):
-            raise ConfigError(f"source.text of {text.repo}: rows={text.rows} is not valid; valid: articles, sentences")
-    if source.name == "local" and not source.root:
-        raise ConfigError("source=local needs source.root=DIR, the folder of the files")
-    for key in ("root", "text_root", "mirror"):
-        if (folder := getattr(source, key)) and not Path(folder).is_dir():
-            raise ConfigError(f"source.{key}={folder} is not a folder")
-    if source.tokenizer and not Path(source.tokenizer).exists():
-        raise ConfigError(f"source.tokenizer={source.tokenizer} does not exist; it is a vocab.txt or its folder")
+def _check_variant(config: Config) -> None:
+    """Whether the backbone and the neuron can have the variant."""
+    variant, backbone = config.variant, config.backbone
+    altered = [key for key, value in vars(variant).items() if value != getattr(VariantConfig(), key)]
+    if altered and backbone.kind != "bert":
+        raise ConfigError(f"variant.{altered[0]} is for a BERT; backbone={backbone.name} is a {backbone.kind}")
+    if altered and not config.converted:
+        raise ConfigError(
+            f"variant.{altered[0]} changes a low-bit or spiking model; this one is plain", "choose a neuron or weights"
+        )
+    if variant.attention != "real" and not config.spiking:
+        raise ConfigError(f"variant.attention={variant.attention} rounds the query: it needs a neuron", "neuron=sign")
 
 
-def check_neuron(neuron: Mapping[str, Any], group: str = "neuron") -> None:
-    """Arguments of a neuron or quantiser against the `valid` block of its own YAML: choices, a bound, or a type."""
-    valid = neuron.get("valid", {})
-    for key, value in neuron.items():
-        if key in ("_target_", "name", "valid", "T", "bits", "spikes"):
-            continue
-        if key not in valid:
-            raise ConfigError(f"unknown key {group}.{key}{nearest(key, valid)}")
-        rule = valid[key]
-        if isinstance(rule, list):
-            good, means = value in rule, ", ".join(map(str, rule))
-        elif rule == "bool":
-            good, means = isinstance(value, bool), "true or false"
-        else:
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            bound = {"> 0": number and value > 0, ">= 0": number and value >= 0, "number": number}
-            good, means = bool(bound[rule]), rule
-        if not good:
-            raise ConfigError(f"{group}.{key}={value} is not valid; valid: {means}")
+def _check_previous(config: Config) -> None:
+    """A student that another one starts from or imitates."""
+    chained = "previous" in (config.distill.start.weights, config.distill.teacher.model)
+    if chained and (config.task.kind == "seq2seq" or not config.previous):
+        raise ConfigError(
+            "distill.start.weights=previous and distill.teacher.model=previous need a student before this one, "
+            "on a task with labels",
+            "system=bit_multi",
+        )

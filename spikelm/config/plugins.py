@@ -11,16 +11,12 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.plugins import Plugins
-from hydra.plugins.search_path_plugin import SearchPathPlugin
-
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 
 GROUP = "spikelm.plugins"
 #: groups of conf/ whose options may come from outside
-OPEN = ("backbone", "distill", "neuron", "rival", "scale", "source", "system", "task", "trainer", "weights")
+OPEN = ("at", "backbone", "distill", "neuron", "scale", "source", "system", "task", "trainer", "weights")
 
 
 @dataclass(frozen=True)
@@ -40,9 +36,9 @@ class Plugin:
 def plugins() -> tuple[Plugin, ...]:
     """The installed plugins, by name; an option that is there already is refused: a name means one thing."""
     points = sorted(metadata.entry_points(group=GROUP), key=lambda point: point.value)
-    found = tuple(_located(package) for package in dict.fromkeys(point.value for point in points))
+    installed = tuple(_located(package) for package in dict.fromkeys(point.value for point in points))
     homes = dict.fromkeys(_names(config_dir()), "spikelm")
-    for plugin in found:
+    for plugin in installed:
         for name in _names(plugin.conf):
             if name in homes:
                 raise ConfigError(
@@ -52,7 +48,7 @@ def plugins() -> tuple[Plugin, ...]:
             if name.partition("/")[0] not in OPEN:
                 raise ConfigError(f"plugin {plugin.package}: conf/{name} is in none of the groups {', '.join(OPEN)}")
             homes[name] = plugin.package
-    return found
+    return installed
 
 
 def _located(package: str) -> Plugin:
@@ -80,9 +76,10 @@ def config_files(group: str = "") -> list[Path]:
 
 
 def option_names(group: str) -> list[str]:
-    """What can be said after `group=`."""
+    """What a person may say after `group=`; files in a folder `at` are chosen by the scale."""
     folders = [folder / group for folder in config_dirs()]
-    return [name.removesuffix(".yaml") for folder in folders for name in _names(folder)]
+    names = [name.removesuffix(".yaml") for folder in folders for name in _names(folder)]
+    return [name for name in names if not name.startswith("at/")]
 
 
 def option_file(group: str, name: str) -> Path | None:
@@ -97,19 +94,3 @@ def package_dir(package: str) -> str:
         if plugin.package == package:
             return str(plugin.folder)
     raise ValueError(f"no plugin {package} is installed")
-
-
-class PluginOptions(SearchPathPlugin):
-    """Hydra looks for options in the plugins' folders, too."""
-
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        for plugin in plugins():
-            if plugin.conf.is_dir():
-                search_path.append(f"plugin {plugin.package}", plugin.conf.absolute().as_uri())
-
-
-def register_search_path() -> None:
-    """Tell Hydra, once."""
-    known = Plugins.instance()
-    if PluginOptions not in known.discover(SearchPathPlugin):
-        known.register(PluginOptions)

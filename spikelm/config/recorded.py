@@ -8,7 +8,7 @@ from dataclasses import MISSING, asdict, fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 
 
 def to_record(config: Config) -> dict[str, Any]:

@@ -59,13 +59,13 @@ def load(target: str, what: str, others: tuple[str, ...] = ()) -> Any:
         refuse(target, what)
     module, _, name = target.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name)
+        loaded = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{what} {target} cannot be imported: {error}") from error
-    home = str(getattr(found, "__module__", "")).partition(".")[0]
+    home = str(getattr(loaded, "__module__", "")).partition(".")[0]
     if home not in {*trusted(), *others}:
         raise ConfigError(f"{what} {target} is not of {package} itself, but of {home or 'elsewhere'}")
-    return found
+    return loaded
 
 
 def refuse_targets(config: Any) -> None:

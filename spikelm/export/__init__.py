@@ -1,4 +1,7 @@
-"""Exported models: `import spikelm.export` lets transformers' Auto classes load what spikelm-export wrote."""
+"""Trained spiking classifiers made ready for inference alone; may import measure, spiking, neurons and below.
+
+`import spikelm.export` lets transformers' Auto classes load what spikelm-export wrote.
+"""
 
 from __future__ import annotations
 

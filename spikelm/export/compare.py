@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch, evaluation_batches
 from spikelm.data.sources.rows import load_rows
 from spikelm.data.tokens.cache import encoded_rows
@@ -54,21 +55,32 @@ def check_merge(model: Any, batch: Batch) -> float:
     return difference
 
 
-def compare(config: Config, sets: Mapping[str, Sequence[Batch]], trained: Any, exported: Any) -> dict[str, Any]:
-    """Scores of both, rows with another prediction, the largest difference of logits."""
-    labels = len(config.task.labels) if config.task.kind == "classification" else 1
-    found: dict[str, Any] = {"trained": {}, "exported": {}, "rows": 0, "other_predictions": 0, "max_difference": 0.0}
-    scale = 0.0
+@dataclass
+class Comparison:
+    """Scores of both models by metric, in how many rows they predict something else, and how far their logits are."""
+
+    trained: dict[str, float] = field(default_factory=dict)
+    exported: dict[str, float] = field(default_factory=dict)
+    rows: int = 0
+    other_predictions: int = 0
+    max_difference: float = 0.0
+    largest_logit: float = 0.0
+
+
+def compare(config: Config, sets: Mapping[str, Sequence[Batch]], trained: Any, exported: Any) -> Comparison:
+    """Both models on every evaluated split."""
+    task = config.task
+    labels = len(task.labels) if task.kind == "classification" else 1
+    comparison = Comparison()
     for suffix, batches in sets.items():
         truth = torch.cat([batch["labels"] for batch in batches])
-        answers = {"trained": logits_of(trained, batches), "exported": logits_of(exported, batches)}
-        for name, logits in answers.items():
-            scores = glue_scores(logits, truth, config.task.metrics, labels)
-            found[name] |= {f"{metric}{suffix}": scores[metric] for metric in config.task.metrics}
-        one, other = answers.values()
-        found["rows"] += len(truth)
+        ours, theirs = logits_of(trained, batches), logits_of(exported, batches)
+        for scores, logits in ((comparison.trained, ours), (comparison.exported, theirs)):
+            percent = glue_scores(logits, truth, task.metrics, labels)
+            scores.update({f"{metric}{suffix}": percent[metric] for metric in task.metrics})
+        comparison.rows += len(truth)
         if labels > 1:
-            found["other_predictions"] += int((one.argmax(-1) != other.argmax(-1)).sum())
-        found["max_difference"] = max(found["max_difference"], float((one - other).abs().max()))
-        scale = max(scale, float(one.abs().max()))
-    return {**found, "largest_logit": scale}
+            comparison.other_predictions += int((ours.argmax(-1) != theirs.argmax(-1)).sum())
+        comparison.max_difference = max(comparison.max_difference, float((ours - theirs).abs().max()))
+        comparison.largest_logit = max(comparison.largest_logit, float(ours.abs().max()))
+    return comparison

@@ -20,26 +20,32 @@ from spikelm.neurons.amplitude import ALPHA_FLOOR
 from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.lif import LIF
 from spikelm.spiking import neurons
+from spikelm.spiking.conversion import ENTRY, conversion_of
+from spikelm.spiking.sites import ARCHITECTURES, BERT
+from spikelm.spiking.variants import changes_of
 
 #: of a config: what an exported model has no use for
-LEFT_OUT = ("spikelm", "architectures", "model_type", "transformers_version", "dtype", "_name_or_path")
+LEFT_OUT = (ENTRY, "architectures", "model_type", "transformers_version", "dtype", "_name_or_path")
 
 
 def refuse(model: Any) -> None:
     """Raise where a model cannot be exported, and say why."""
     config = model.config
-    spec = getattr(config, "spikelm", None) or {}
+    conversion = conversion_of(config)
     kind = type(model).__name__
-    if config.model_type != "bert" or not kind.endswith("ForSequenceClassification"):
-        raise ConfigError(f"{kind} cannot be exported: only classifiers made of BERT can", "a run of task=glue/...")
-    if spec.get("weights"):
+    if ARCHITECTURES.get(config.model_type) != (BERT,) or not kind.endswith("ForSequenceClassification"):
+        raise ConfigError(
+            f"{kind} cannot be exported: only classifiers made of BERT or of an encoder built like it can",
+            "a run of task=glue/...",
+        )
+    if conversion and conversion.weights:
         raise ConfigError("low-bit weights cannot be exported: they are merged with no amplitude", "weights=none")
-    if not spec.get("neuron"):
+    if not (conversion and conversion.neuron):
         raise ConfigError(
             "this is a plain model: there are no spikes to export", "transformers loads it as it is: RUN/model"
         )
-    if spec.get("variant"):
-        raise ConfigError(f"variant.{next(iter(spec['variant']))} cannot be exported", "a run without variant")
+    if changes := changes_of(conversion.variant):
+        raise ConfigError(f"variant.{changes[0]} cannot be exported", "a run without variant")
     for neuron in neurons(model):
         if not isinstance(neuron, BiSpike | LIF):
             raise ConfigError(f"{type(neuron).__name__} cannot be exported", "neuron=bispike or neuron=lif")
@@ -56,19 +62,21 @@ def export(model: Any, precision: str = "fp32") -> ExportedBertForSequenceClassi
     saved = {key: value for key, value in model.config.to_dict().items() if key not in LEFT_OUT}
     config = ExportedBertConfig(
         **saved,
+        plain=type(model).__name__.removeprefix("Spiking"),
         time_steps=first.T,
         heights=1 if uniform else first.T,
         rule=asdict(first.rule),
         precision=precision,
     )
-    made = ExportedBertForSequenceClassification(config).to(model.dtype).eval()
-    bert = model.bert
-    made.embeddings.load_state_dict(bert.embeddings.state_dict())
-    made.pooler.load_state_dict(bert.pooler.state_dict())
-    made.classifier.load_state_dict(model.classifier.state_dict())
-    for ours, theirs in zip(made.layers, bert.encoder.layer, strict=True):
+    exported = ExportedBertForSequenceClassification(config).to(model.dtype).eval()
+    base = model.base_model
+    exported.embeddings.load_state_dict(base.embeddings.state_dict())
+    if exported.pooler is not None:
+        exported.pooler.load_state_dict(base.pooler.state_dict())
+    exported.classifier.load_state_dict(model.classifier.state_dict())
+    for ours, theirs in zip(exported.layers, base.get_submodule(BERT.prefix), strict=True):
         _fill(ours, theirs, uniform)  # type: ignore[arg-type]
-    return made
+    return exported
 
 
 def _fill(ours: ExportedLayer, theirs: Any, uniform: bool) -> None:
@@ -89,8 +97,8 @@ def _fill(ours: ExportedLayer, theirs: Any, uniform: bool) -> None:
     ):
         linear.take(hosts[site].weight, hosts[site].bias, heights[site])
     stored = (attention.key.spike_out, attention.value.spike_out)
-    for name, found in (("threshold_kv", _threshold), ("height_kv", _height)):
-        columns = [found(neuron)[:, None].expand(-1, attention.all_head_size) for neuron in stored]
+    for name, value_of in (("threshold_kv", _threshold), ("height_kv", _height)):
+        columns = [value_of(neuron)[:, None].expand(-1, attention.all_head_size) for neuron in stored]
         getattr(ours, name).copy_(torch.cat(columns, dim=1).unsqueeze(1))
     ours.attention_norm.load_state_dict(theirs.attention.output.LayerNorm.state_dict())
     ours.output_norm.load_state_dict(theirs.output.LayerNorm.state_dict())

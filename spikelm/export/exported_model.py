@@ -6,18 +6,21 @@ Queries, keys and values are one matmul; rows are t*B + b, as in the trained mod
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig
 from transformers.activations import ACT2FN
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.models.bert.modeling_bert import BertEmbeddings, BertPooler, BertPreTrainedModel
+from transformers.models.bert.modeling_bert import BertPreTrainedModel
 
 from spikelm.errors import ConfigError
 from spikelm.export.linears import SpikeLinear
+from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.inference import levels
 
 INPUTS = ("qkv_in", "attn_out_in", "ffn1_in", "ffn2_in")
@@ -29,9 +32,24 @@ class ExportedBertConfig(BertConfig):
     model_type = "spikelm_bert"
 
     time_steps: int = 1
-    heights: int = 1  # 1: all steps' spikes have one height; else one a step
-    rule: dict[str, Any] | None = None
+    heights: int = 1  # 1: all steps' spikes have one height; else one per step
+    rule: dict[str, bool | float | str] | None = None  # the fields of a ClipRule
     precision: str = "fp32"
+    plain: str = "BertForSequenceClassification"  # the class of transformers that it was trained as
+
+    @property
+    def clip_rule(self) -> ClipRule:
+        """How the neurons fire and reset."""
+        if self.rule is None:
+            raise ConfigError("this config says nothing of neurons", "spikelm-export RUN writes one that does")
+        return ClipRule(**self.rule)  # type: ignore[arg-type]
+
+
+def frame_of(config: ExportedBertConfig) -> Any:
+    """The plain classifier without its layers: embeddings, pooler where it has one, and head."""
+    cls = getattr(transformers, config.plain)
+    settings = {key: value for key, value in config.to_dict().items() if key != "model_type"}
+    return cls(cls.config_class(**{**settings, "num_hidden_layers": 0}))
 
 
 class ExportedLayer(nn.Module):
@@ -44,8 +62,8 @@ class ExportedLayer(nn.Module):
         super().__init__()
         hidden, wide, T = config.hidden_size, config.intermediate_size, config.time_steps
         self.heads = config.num_attention_heads
-        self.rule = dict(config.rule or {})
-        self.still = {**self.rule, "beta": 0.0}  # keys and values have no memory
+        self.rule = config.clip_rule
+        self.still = replace(self.rule, beta=0.0)  # keys and values have no memory
         how = (config.heights, config.precision)
         self.qkv = SpikeLinear(hidden, 3 * hidden, *how)
         self.attention_output = SpikeLinear(hidden, hidden, *how)
@@ -90,10 +108,11 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
         super().__init__(config)
         if config.rule is None:
             raise ConfigError("this config says nothing of neurons", "spikelm-export RUN writes one that does")
-        self.embeddings = BertEmbeddings(config)
+        frame = frame_of(config)
+        self.embeddings = frame.base_model.embeddings
         self.layers = nn.ModuleList(ExportedLayer(config) for _ in range(config.num_hidden_layers))
-        self.pooler = BertPooler(config)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels or 1)
+        self.pooler = frame.base_model.pooler
+        self.classifier = frame.classifier  # on the pooled first token, or on all tokens where there is no pooler
         self.post_init()
         self.requires_grad_(False)
 
@@ -107,7 +126,9 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        x = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
+        x = self.embeddings(
+            input_ids=input_ids, token_type_ids=token_type_ids, position_ids=position_ids, inputs_embeds=inputs_embeds
+        )
         batch, length, hidden = x.shape
         T = self.config.time_steps
         mask = None
@@ -118,7 +139,8 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
             x = layer(x, mask, batch)
         if T > 1:
             x = x.mean(0)
-        pooled = self.pooler(x.view(batch, length, hidden))
+        states = x.view(batch, length, hidden)
+        pooled = states if self.pooler is None else self.pooler(states)
         return SequenceClassifierOutput(logits=self.classifier(pooled))
 
 

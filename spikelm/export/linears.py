@@ -1,8 +1,8 @@
 """Linears that read levels -1, 0, 1: y_t = h_t W f_t + b, with the spikes' height h_t in the weights.
 
 fp32: where all steps have one height the weights are h W and it is an ordinary linear; where they differ it is
-h_t (W f_t), one multiplication of the output. int8: W = s W8 with a scale s a channel; spikes are exact in int8, the
-product is in int32, exact too, and h_t s turns it back into floats: only the rounding of W to W8 is lost.
+h_t (W f_t), one multiplication of the output. int8: W = s W8 with one scale s per channel; spikes are exact in int8,
+the product is in int32, exact too, and h_t s turns it back into floats: only the rounding of W to W8 is lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SpikeLinear(nn.Module):
 
     @torch.no_grad()
     def take(self, weight: Tensor, bias: Tensor, heights: Tensor) -> None:
-        """Fill it from a trained linear and the heights (one, or one a step) of the spikes that it reads."""
+        """Fill it from a trained linear and the heights (one, or one per step) of the spikes that it reads."""
         self.bias.copy_(bias)
         if self.int8 and self.scale is not None:
             channel = weight.abs().amax(1).clamp_min(torch.finfo(weight.dtype).tiny) / LARGEST

@@ -1,0 +1,4 @@
+"""The computer a run is on: its cores, its disk, its signals, its libraries and their versions.
+
+May import errors alone.
+"""

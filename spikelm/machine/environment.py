@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from spikelm import __version__
 
@@ -15,6 +15,18 @@ LIBRARIES = (
     "torch", "lightning", "transformers", "tokenizers", "datasets", "torchmetrics", "safetensors",
     "hydra-core", "omegaconf", "wandb", "numpy", "sacrebleu", "rouge-score",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Environment:
+    """environment.json: the commit (None outside a checkout of this project), the platform, the libraries."""
+
+    git_commit: str | None
+    git_dirty: bool | None
+    python: str
+    platform: str
+    cpu_count: int | None
+    versions: dict[str, str]
 
 
 def _git(*arguments: str) -> str | None:
@@ -34,7 +46,7 @@ def _version(library: str) -> str | None:
         return None
 
 
-def environment() -> dict[str, Any]:
+def environment() -> Environment:
     """Commit, platform and library versions; no environment variables, no host or user names."""
     # An installed copy inside somebody else's checkout must not claim that checkout's commit.
     ours = _git("rev-parse", "--show-toplevel") == str(Path(__file__).resolve().parents[2])
@@ -42,11 +54,11 @@ def environment() -> dict[str, Any]:
     status = _git("status", "--porcelain") if commit else None
     versions = {library: version for library in LIBRARIES if (version := _version(library))}
     versions["spikelm"] = __version__  # a checkout that was never installed has no metadata
-    return {
-        "git_commit": commit,
-        "git_dirty": None if status is None else bool(status),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cpu_count": os.cpu_count(),
-        "versions": versions,
-    }
+    return Environment(
+        git_commit=commit,
+        git_dirty=None if status is None else bool(status),
+        python=platform.python_version(),
+        platform=platform.platform(),
+        cpu_count=os.cpu_count(),
+        versions=versions,
+    )

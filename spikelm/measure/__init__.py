@@ -1,4 +1,4 @@
-"""What is measured of a model: metrics, energy, firing rates, the spike audit, dynamical isometry.
+"""What is measured of a model: metrics, firing rates, energy, the spike audit.
 
-Import from the modules: `energy` is pure Python and must stay importable without torch.
+It knows models and spikes, not tasks; it may import models, spiking and what is below them.
 """

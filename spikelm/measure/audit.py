@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import torch
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from torch import nn
 
 from spikelm.errors import SpikeLMError
@@ -22,8 +18,10 @@ from spikelm.spiking.sites import ARCHITECTURES
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What the audit saw. The verdict is about the encoder (and the decoder, where the model has one); what a neuron
-    multiplies inside is apart."""
+    """What the audit saw.
+
+    The verdict is about the encoder, and the decoder where the model has one; what a neuron multiplies inside is apart.
+    """
 
     T: int
     rows: list[Row]
@@ -64,67 +62,29 @@ class AuditReport:
         """Modules whose spike operand never fired."""
         return list(dict.fromkeys(row.module for row in self.rows if row.silent))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values for JSON."""
+    def to_dict(self) -> dict[str, str | bool | list[str]]:
+        """What a result keeps of it."""
         return {
-            "T": self.T,
             "verdict": self.verdict,
             "operations": self.operations,
             "spike_driven": self.spike_driven,
             "real_valued": self.real_valued,
             "silent": self.silent,
-            "rows": [{**asdict(row), "spike_driven": row.spike_driven} for row in self.rows],
         }
-
-    def print(self, console: Console) -> None:
-        """A table with the equal matmuls of all layers in one line."""
-        extent = "not" if self.verdict == "none" else self.verdict
-        where = " and ".join(self.parts)
-        title = f"Spike audit, T={self.T}: the {where} {'is' if len(self.parts) == 1 else 'are'} {extent} spike-driven"
-        table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
-        table.add_column("module", overflow="fold")
-        for heading in ("matmul", "spikes"):
-            table.add_column(heading, no_wrap=True)
-        for heading in ("rate", "MMAC"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        for part in ("encoder", "neuron", "outside"):
-            groups: dict[tuple[str, str], list[Row]] = {}
-            for row in self.rows:
-                if row.part == part:
-                    groups.setdefault((re.sub(r"\.\d+\b", ".*", row.module), row.kind), []).append(row)
-            table.add_section()
-            for key, rows in groups.items():
-                table.add_row(*key, *_group_cells(rows))
-        console.print(table)
-        if self.verdict == "partly":
-            broken = dict.fromkeys(row.module for row in self.encoder if not row.spike_driven)
-            console.print(f"Real-valued inside the {where}: {', '.join(broken)}")
-
-
-def _group_cells(rows: Sequence[Row]) -> list[str]:
-    driven = [row for row in rows if row.spike_driven]
-    rates = [row.rate for row in driven if row.rate is not None]
-    sides = ", ".join(dict.fromkeys(str(row.operand) for row in driven)) or "none"
-    some = "" if len(driven) in (0, len(rows)) else f" {len(driven)} of {len(rows)}"
-    silent = " silent" if any(row.silent for row in rows) else ""
-    mean = f"{sum(rates) / len(rates):.1%}" if rates else ""
-    return [sides + some + silent, mean, f"{sum(row.macs for row in rows) / 1e6:,.1f}"]
 
 
 def audit(
     model: nn.Module,
     batch: Mapping[str, Any],
     T: int,
-    encoder_prefix: str | Sequence[str] | None = None,
     generate: Mapping[str, Any] | None = None,
 ) -> AuditReport:
     """Run one batch in eval mode and report on every matmul; activations are (T*B, ...), slowest in time.
 
-    The verdict is about the modules called `encoder_prefix`, by default the stacks of the model's architecture.
+    The verdict is about the stacks of the model's architecture.
     With `generate` (its options) the batch is decoded token by token instead, from the cache of spikes.
     """
-    prefixes = _prefixes(model) if encoder_prefix is None else encoder_prefix
-    prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
+    prefixes = _prefixes(model)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     decoder: Any = model

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
 from torchmetrics.classification import BinaryF1Score, MulticlassAccuracy, MulticlassConfusionMatrix
 
+from spikelm.catalog.metric_names import METRICS, valid_metrics
 from spikelm.errors import ConfigError, DataError, TrainingError
-
-#: the nine numbers of a GLUE row; MNLI matched and mismatched count separately
-GLUE_NINE = ("mnli_m", "mnli_mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 
 
 class Matthews(MulticlassConfusionMatrix):
@@ -38,38 +36,56 @@ def _correlation(metric: type[Metric], sync: bool) -> Metric:
         return metric(sync_on_compute=sync)
 
 
-_CLASSIFICATION: dict[str, Callable[[int, bool], Metric]] = {
-    "accuracy": lambda n, sync: MulticlassAccuracy(n, average="micro", sync_on_compute=sync),
-    "f1": lambda n, sync: BinaryF1Score(sync_on_compute=sync),
-    "matthews": lambda n, sync: Matthews(n, sync_on_compute=sync),
-}
-_REGRESSION: dict[str, Callable[[bool], Metric]] = {
-    "pearson": lambda sync: _correlation(PearsonCorrCoef, sync),
-    "spearman": lambda sync: _correlation(SpearmanCorrCoef, sync),
+def _accuracy(labels: int, sync: bool) -> Metric:
+    return MulticlassAccuracy(labels, average="micro", sync_on_compute=sync)
+
+
+def _f1(labels: int, sync: bool) -> Metric:
+    return BinaryF1Score(sync_on_compute=sync)
+
+
+def _matthews(labels: int, sync: bool) -> Metric:
+    return Matthews(labels, sync_on_compute=sync)
+
+
+def _pearson(labels: int, sync: bool) -> Metric:
+    return _correlation(PearsonCorrCoef, sync)
+
+
+def _spearman(labels: int, sync: bool) -> Metric:
+    return _correlation(SpearmanCorrCoef, sync)
+
+
+#: by name, as catalog/metrics.py lists them: a metric for so many labels, synchronised over all ranks or not
+LABEL_METRICS: dict[str, Callable[[int, bool], Metric]] = {
+    "accuracy": _accuracy,
+    "f1": _f1,
+    "matthews": _matthews,
+    "pearson": _pearson,
+    "spearman": _spearman,
 }
 
 
 def glue_metrics(names: Sequence[str], num_labels: int, over_ranks: bool = True) -> MetricCollection:
     """Empty metrics by name; num_labels=1 means regression. `over_ranks`: computed from what all ranks have seen."""
-    known: Iterable[str] = _REGRESSION if num_labels == 1 else _CLASSIFICATION
+    valid = valid_metrics("regression" if num_labels == 1 else "classification", num_labels)
     for name in names:
-        if name not in known or (name == "f1" and num_labels != 2):
+        if name not in valid:
             raise ConfigError(
                 f"metric {name!r} does not fit a task with num_labels={num_labels}",
-                f"choose among: {', '.join(known)}" + ("" if num_labels <= 2 else " (f1 needs two labels)"),
+                f"choose among: {', '.join(valid)}",
             )
-    made: dict[str, Metric | MetricCollection] = {
-        n: _REGRESSION[n](over_ranks) if num_labels == 1 else _CLASSIFICATION[n](num_labels, over_ranks) for n in names
+    metrics: dict[str, Metric | MetricCollection] = {
+        name: LABEL_METRICS[name](num_labels, over_ranks) for name in names
     }
-    return MetricCollection(made, compute_groups=False)
+    return MetricCollection(metrics, compute_groups=False)
 
 
 def update_metrics(metrics: MetricCollection, logits: Tensor, labels: Tensor) -> None:
     """Add one batch: logits (B, num_labels) or (B,), labels (B,) without hidden (negative) ones."""
     if not torch.isfinite(logits).all():
         raise TrainingError("the model's outputs are not finite", "lower the learning rate of the stage (lr)")
-    regression = any(name in _REGRESSION for name in metrics)
-    if regression:
+    if any("regression" in METRICS[str(name)].tasks for name in metrics):
         # double: float32 sums lose the variance of nearly constant predictions
         metrics.update(logits.detach().double().view(-1), labels.double().view(-1))
         return
@@ -103,10 +119,3 @@ def constant_predictor(
         return glue_scores(torch.zeros(len(labels)), labels, metrics, 1)
     counts = torch.bincount(labels.long(), minlength=num_labels)
     return glue_scores(counts.expand(len(labels), -1), labels, metrics, num_labels)
-
-
-def glue_average(scores: Mapping[str, float | None]) -> float | None:
-    """Mean of the nine numbers of a GLUE row (`mnli` may stand for `mnli_m`); None if one is missing."""
-    row = [scores.get(task, scores.get("mnli") if task == "mnli_m" else None) for task in GLUE_NINE]
-    numbers = [value for value in row if value is not None and not math.isnan(value)]
-    return sum(numbers) / len(GLUE_NINE) if len(numbers) == len(GLUE_NINE) else None

@@ -12,36 +12,45 @@ Scores = dict[str, float]
 Notes = dict[str, str]  # how a score was computed, for the record
 
 
-def text_metrics(kind: str, predictions: Sequence[str], references: Sequence[str]) -> tuple[Scores, Notes]:
-    """ROUGE for `sum`, BLEU and chrF for `mt`, with how each was computed; an empty prediction scores 0."""
-    if kind not in KINDS:
-        raise ConfigError(f"no metrics for texts of kind {kind!r}", f"choose among: {', '.join(KINDS)}")
+def text_metrics(names: Sequence[str], predictions: Sequence[str], references: Sequence[str]) -> tuple[Scores, Notes]:
+    """Scores by name, with how each was computed; an empty prediction scores 0."""
+    if unknown := [name for name in names if name not in TEXT_METRICS]:
+        raise ConfigError(f"metric {unknown[0]!r} does not score texts", f"choose among: {', '.join(TEXT_METRICS)}")
     if len(predictions) != len(references) or not references:
         raise DataError(f"{len(predictions)} predictions cannot be scored against {len(references)} references")
-    scores, notes = KINDS[kind](list(predictions), list(references))
+    scores: Scores = {}
+    notes: Notes = {}
+    for score in dict.fromkeys(TEXT_METRICS[name] for name in names):  # each function once, for all of its names
+        own = [name for name in names if TEXT_METRICS[name] is score]
+        more, how = score(own, list(predictions), list(references))
+        scores, notes = scores | more, notes | how
     if empty := sum(not text.strip() for text in predictions):
         notes["empty"] = f"{empty} of {len(predictions)} predictions are empty"
-    return scores, notes
+    return {name: scores[name] for name in names}, notes
 
 
-def _rouge(predictions: list[str], references: list[str]) -> tuple[Scores, Notes]:
+def _rouge(names: list[str], predictions: list[str], references: list[str]) -> tuple[Scores, Notes]:
     """Mean F1, words stemmed. rougeL takes a text as one sentence; rougeLsum takes each line as one."""
     from rouge_score.rouge_scorer import RougeScorer
 
     # split_summaries would ask for a sentence splitter that is downloaded: lines are sentences here.
-    scorer = RougeScorer(list(ROUGE), use_stemmer=True, split_summaries=False)
-    found = [scorer.score(reference, text) for reference, text in zip(references, predictions, strict=True)]
-    scores = {name: 100 * sum(one[name].fmeasure for one in found) / len(found) for name in ROUGE}
+    scorer = RougeScorer(names, use_stemmer=True, split_summaries=False)
+    pairs = [scorer.score(reference, text) for reference, text in zip(references, predictions, strict=True)]
+    scores = {name: 100 * sum(pair[name].fmeasure for pair in pairs) / len(pairs) for name in names}
     return scores, {"rouge": f"rouge-score {version('rouge-score')}, F1, stemmed, rougeLsum by lines"}
 
 
-def _translation(predictions: list[str], references: list[str]) -> tuple[Scores, Notes]:
+def _sacrebleu(names: list[str], predictions: list[str], references: list[str]) -> tuple[Scores, Notes]:
     """Corpus scores on the text as it is; the signatures say what was done to it."""
     from sacrebleu.metrics import BLEU, CHRF
 
-    metrics = {"bleu": BLEU(), "chrf": CHRF()}
+    metrics = {name: {"bleu": BLEU, "chrf": CHRF}[name]() for name in names}
     scores = {name: float(metric.corpus_score(predictions, [references]).score) for name, metric in metrics.items()}
     return scores, {name: str(metric.get_signature()) for name, metric in metrics.items()}
 
 
-KINDS: dict[str, Callable[[list[str], list[str]], tuple[Scores, Notes]]] = {"sum": _rouge, "mt": _translation}
+#: by name, as catalog/metrics.py lists them: the function that scores texts by it, and by others like it at once
+TEXT_METRICS: dict[str, Callable[[list[str], list[str], list[str]], tuple[Scores, Notes]]] = {
+    **dict.fromkeys(ROUGE, _rouge),
+    **dict.fromkeys(("bleu", "chrf"), _sacrebleu),
+}

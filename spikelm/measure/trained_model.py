@@ -3,20 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from spikelm.catalog.energy import Term, energy_mj, mean_rate, spiking_energy_mj
-from spikelm.config.schema import Config
+from spikelm.catalog.energy import PICOJOULE, Term, energy_mj, mean_rate, spiking_energy_mj
+from spikelm.config.settings.schema import Config
 from spikelm.measure.audit import AuditReport, audit
 from spikelm.measure.firing import FiringMeter
 from spikelm.measure.workload import measured_terms
 
 AUDIT_ROWS = 8
-DECODED = {"rows": 2, "tokens": 8}  # of the audit while generating
+
+
+@dataclass
+class FiringRates:
+    """Share of non-zero spikes; `mean` is weighted by the MACs that the sites feed, None of a model without spikes."""
+
+    mean: float | None = None
+    per_site: dict[str, float] = field(default_factory=dict)
+    initial_per_site: dict[str, float] | None = None  # before training
+
+
+@dataclass
+class SpikeDriven:
+    """What the audit says in a result."""
+
+    verdict: str = "none"
+    operations: str = "MACs"
+    spike_driven: bool = False
+    real_valued: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+    decoding: str | None = None  # the verdict while texts are generated
+
+    @classmethod
+    def of(cls, report: AuditReport) -> SpikeDriven:
+        """The summary of an audit."""
+        return cls(report.verdict, report.operations, report.spike_driven, report.real_valued, report.silent)
+
+
+@dataclass
+class GeneratedEnergy:
+    """Energy of what was really generated, in the mean over the texts."""
+
+    fp32: float
+    ann_fp32: float
+    beams: int
+    mean_source: float
+    mean_target: float
+    firing_rate_per_site: dict[str, float]
+
+
+@dataclass
+class EnergyDetail:
+    """Of a model that generates: the lengths its energy is counted at, what was generated, and the LM head."""
+
+    lengths: dict[str, int]
+    generated: GeneratedEnergy
+    lm_head_fp32: float
+
+
+@dataclass
+class Measured:
+    """Energy by precision in mJ (None where none is claimed), that of the plain model, firing rates and audit."""
+
+    energy_mj: dict[str, float | None]
+    energy_ann_mj: dict[str, float]
+    firing_rate: FiringRates
+    spike_driven: SpikeDriven
+    energy_detail: EnergyDetail | None = None
+
+    def record(self) -> dict[str, Any]:
+        """As a result holds it: what does not apply is left out."""
+        record = asdict(self)
+        for part, name in ((record["firing_rate"], "initial_per_site"), (record["spike_driven"], "decoding")):
+            if part[name] is None:
+                del part[name]
+        if self.energy_detail is None:
+            del record["energy_detail"]
+        return record
 
 
 @torch.no_grad()
@@ -31,27 +99,26 @@ def measure_firing(
             if generate is None:
                 model(**batch)
             else:
-                model.generate(**_prompt(batch), **generate)  # type: ignore[operator]
+                model.generate(**prompt(batch), **generate)  # type: ignore[operator]
     model.train(training)
     return meter.by_site()
 
 
-def _prompt(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def prompt(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What generate() is given of a training batch: no labels, no decoder input."""
     return {name: batch[name] for name in ("input_ids", "attention_mask") if name in batch}
 
 
-def audit_decoding(model: nn.Module, batch: Mapping[str, Tensor], T: int, options: Mapping[str, Any]) -> AuditReport:
-    """The audit while texts are generated from the cache of spikes: a few rows, a few tokens, all of them made."""
-    few = {name: tensor[: DECODED["rows"]] for name, tensor in _prompt(batch).items()}
-    return audit(model, few, T, generate={**options, "min_length": DECODED["tokens"], "max_length": DECODED["tokens"]})
+def audit_rows(samples: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The rows that a run's audit looks at: the first of its measurement samples."""
+    return {name: tensor[:AUDIT_ROWS] for name, tensor in samples[0].items()}
 
 
-def measure_model(model: nn.Module, samples: Sequence[Mapping[str, Tensor]], config: Config) -> dict[str, Any]:
-    """energy_mj, energy_ann_mj, firing_rate and spike_driven of a result."""
+def measure_model(model: nn.Module, samples: Sequence[Mapping[str, Tensor]], config: Config) -> Measured:
+    """Energy, firing rates and audit of a model whose matmuls the config tells."""
     terms, plain = measured_terms(config, spiking=True), measured_terms(config)
     low_bit = config.converted and not config.fires
-    return measure_terms(model, samples, terms, config.time_steps, config.fires, low_bit=low_bit, plain=plain)
+    return measure_terms(model, samples, terms, config.time_steps, config.fires, low_bit, plain)
 
 
 def measure_terms(
@@ -59,33 +126,35 @@ def measure_terms(
     samples: Sequence[Mapping[str, Tensor]],
     terms: Sequence[Term],
     T: int,
-    spiking: bool,
-    generate: Mapping[str, Any] | None = None,
+    fires: bool,
     low_bit: bool = False,
     plain: Sequence[Term] | None = None,
-) -> dict[str, Any]:
-    """The same for any model whose matmuls are `terms`; with `generate` rates and audit are those of decoding.
+) -> Measured:
+    """The same for any model whose matmuls are `terms`.
 
     A `low_bit` model neither spikes nor multiplies floats: no energy is claimed for it, as in the paper's tables.
     `plain` are the matmuls of the ANN beside it, where they are not the same.
     """
     model = model.cpu()
-    ann = {kind: energy_mj(plain or terms, kind) for kind in ("fp32", "fp16")}  # type: ignore[arg-type]
-    few = {name: tensor[:AUDIT_ROWS] for name, tensor in samples[0].items()}
-    report = audit(model, few if generate is None else _prompt(few), T, generate=generate).to_dict()
-    verdict = {key: report[key] for key in ("verdict", "operations", "spike_driven", "real_valued", "silent")}
-    if not spiking:
-        rates: dict[str, Any] = {"mean": None, "per_site": {}}
-        energy = dict.fromkeys(ann) if low_bit else ann
-        return {"energy_mj": energy, "energy_ann_mj": ann, "firing_rate": rates, "spike_driven": verdict}
-    per_site = measure_firing(model, samples, generate)
-    found = {kind: spiking_energy_mj(terms, per_site, T, kind) for kind in ("fp32", "fp16")}  # type: ignore[arg-type]
-    return {
-        "energy_mj": found,
-        "energy_ann_mj": ann,
-        "firing_rate": {"mean": _mean(terms, per_site), "per_site": per_site},
-        "spike_driven": verdict,
-    }
+    ann = energies(plain or terms)
+    verdict = SpikeDriven.of(audit(model, audit_rows(samples), T))
+    if not fires:
+        claimed: dict[str, float | None] = dict.fromkeys(ann) if low_bit else {**ann}
+        return Measured(claimed, ann, FiringRates(), verdict)
+    per_site = measure_firing(model, samples)
+    spiking = {kind: spiking_energy_mj(terms, per_site, T, kind) for kind in PICOJOULE}  # type: ignore[arg-type]
+    return Measured({**spiking}, ann, FiringRates(_mean(terms, per_site), per_site), verdict)
+
+
+def measure_plain(terms: Sequence[Term], parts: Sequence[str]) -> Measured:
+    """The same for a model without neurons, whose `parts` are all real-valued: nothing has to run."""
+    energy = energies(terms)
+    return Measured({**energy}, energy, FiringRates(), SpikeDriven(real_valued=list(parts)))
+
+
+def energies(terms: Sequence[Term]) -> dict[str, float]:
+    """Energy of a plain model in mJ, by precision."""
+    return {kind: energy_mj(terms, kind) for kind in PICOJOULE}  # type: ignore[arg-type]
 
 
 def _mean(terms: Sequence[Term], rates: Mapping[str, float]) -> float:

@@ -51,7 +51,7 @@ class Row:
     macs: int
     part: Part
     operand: str | None  # input (of a linear), left, right, both; "input, summed": a residual's sum of spikes
-    rate: float | None  # share of non-zero values of the spike operand (of the sparser one, if both); spikes a value
+    rate: float | None  # share of non-zero values of the spike operand (the sparser of two), or spikes per value
     silent: bool  # the spike operand is all zero: addition only, but nothing is transmitted
 
     @property
@@ -73,7 +73,7 @@ def spike_rate(x: Tensor, T: int) -> float | None:
 
 
 def sum_rate(x: Tensor, most: int) -> float | None:
-    """Spikes a value of a tensor that adds up to `most` spikes: whole numbers from 0 on; None for any other.
+    """Spikes per value of a tensor that adds up to `most` spikes: whole numbers from 0 on; None for any other.
 
     W (s_1 + s_2 + ...) is W s_1 + W s_2 + ...: additions only, as many as there are spikes.
     """

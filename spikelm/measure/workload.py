@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spikelm.catalog.energy import Term
+from spikelm.catalog.energy import Term, lm_head_terms, seq2seq_terms
 from spikelm.catalog.kinds import kind_of, plain_terms, spiking_terms
-from spikelm.catalog.seq2seq_energy import lm_head_terms, seq2seq_terms
-from spikelm.config.schema import BackboneConfig, Config
-from spikelm.runs.identity import distills
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.schema import Config
 
 FLOAT = 4  # bytes
 
@@ -43,8 +42,8 @@ def _trained(config: Config) -> BackboneConfig:
 def generated_terms(config: Config) -> list[Term]:
     """The longest text that the task generates, with its beams, from the longest source."""
     task, settings = config.task, config.task.generate
-    steps = max(1, settings["max_length"] - 1)  # the start token is given
-    return _pair_terms(config.backbone, task.source_length, steps, settings["beams"], causal=True)
+    steps = max(1, settings.max_length - 1)  # the start token is given
+    return _pair_terms(config.backbone, task.source_length, steps, settings.beams, causal=True)
 
 
 def head_terms(config: Config) -> list[Term]:
@@ -70,7 +69,7 @@ def row_flops(config: Config) -> int:
     The LM head runs once, after the mean over T; a teacher of pairs is asked once, forward only.
     """
     stacks, head = (sum(term.macs for term in terms) for terms in (training_terms(config), head_terms(config)))
-    asked = config.task.kind == "seq2seq" and distills(config) and config.distill.from_teacher
+    asked = config.task.kind == "seq2seq" and config.distills and config.distill.from_teacher
     return 6 * (config.time_steps * stacks + head) + (2 * (stacks + head) if asked else 0)
 
 
@@ -89,10 +88,10 @@ def training_memory_gb(config: Config, parameters: int) -> float:
     itself = decoder * (target * _layer_floats(config, target) + cross)
     logits = 3 * target * size.vocab  # with their softmax and its gradient
     total = 4 * parameters + rows * (T * (encoder + itself) + logits)
-    if distills(config) and config.distill.from_teacher:
+    if config.distills and config.distill.from_teacher:
         maps = size.heads * (size.layers * source**2 + decoder * target * (target + source))
         states = (size.layers + 1) * source * h + (decoder + 1) * target * h
-        told = (maps if config.distill.attention else 0) + (states if config.distill.hidden else 0)
+        told = (maps if config.distill.losses.attention else 0) + (states if config.distill.losses.hidden else 0)
         total += parameters + rows * (told + target * size.vocab)
     return total * FLOAT / 1e9
 

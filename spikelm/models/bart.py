@@ -1,4 +1,7 @@
-"""BART and mBART of any size from a config, with neurons where the config asks for them (facts 2.16, 2.20)."""
+"""BART and mBART of any size from a config, with neurons where the config asks for them.
+
+BART normalises after each sublayer; mBART before it, with one more LayerNorm behind each stack and scaled embeddings.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,18 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    GenerationConfig,
-    MBartConfig,
-    MBartForConditionalGeneration,
-)
+from transformers import BartConfig, GenerationConfig, MBartConfig
 
 from spikelm.catalog.checkpoint_files import backbone_folder
-from spikelm.config.schema import BackboneConfig, Config
+from spikelm.catalog.kinds import kind_of
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError, ConfigError
+from spikelm.models.architecture import Architecture, architecture_of
 from spikelm.models.bert import spiking_if_asked, time_steps_of
 from spikelm.spiking import spiking_class
 
 Seq2SeqConfig = BartConfig | MBartConfig
-CLASSES: dict[str, tuple[Any, Any]] = {
-    "bart": (BartConfig, BartForConditionalGeneration),
-    "mbart": (MBartConfig, MBartForConditionalGeneration),
-}
 
 
 @dataclass(frozen=True)
@@ -46,8 +42,7 @@ def seq2seq_config(
     backbone: BackboneConfig, vocab: int | None = None, tokens: SpecialTokens = BART_TOKENS
 ) -> Seq2SeqConfig:
     """transformers' config of a backbone: post-LN for bart, pre-LN with final LayerNorms for mbart."""
-    config, _ = _classes(backbone)
-    return config(
+    settings: Seq2SeqConfig = _architecture(backbone).config(
         vocab_size=backbone.vocab if vocab is None else vocab,
         d_model=backbone.hidden,
         encoder_layers=backbone.layers,
@@ -68,12 +63,13 @@ def seq2seq_config(
         decoder_start_token_id=tokens.start,
         forced_eos_token_id=tokens.eos,
     )
+    return settings
 
 
 def build_seq2seq(config: Config, vocab: int | None = None, tokens: SpecialTokens = BART_TOKENS) -> nn.Module:
     """A randomly initialised encoder-decoder with its tied LM head."""
     size = config.backbone
-    model = _classes(size)[1](seq2seq_config(size, vocab, tokens))
+    model = _architecture(size).generator(seq2seq_config(size, vocab, tokens))
     with torch.no_grad():
         for stack in (model.model.encoder, model.model.decoder):
             stack.embed_positions.weight.mul_(size.position_init / size.init)
@@ -86,7 +82,7 @@ def load_seq2seq(config: Config, folder: Path) -> nn.Module:
     A spiking model saved with the same T comes with its amplitudes; a plain one (a student's teacher) or one with
     another T gives its weights only, and amplitudes are set on the first batch.
     """
-    cls = _classes(config.backbone)[1]
+    cls = _architecture(config.backbone).generator
     if config.converted and time_steps_of(folder) == config.time_steps:
         return _load(spiking_class(cls), folder, config.backbone)
     return spiking_if_asked(_load(cls, folder, config.backbone), config)
@@ -118,9 +114,9 @@ def _load(cls: Any, folder: Path, size: BackboneConfig) -> Any:
         raise CheckpointError(f"the model in {folder} cannot be loaded: {error}") from error
 
 
-def _classes(backbone: BackboneConfig) -> tuple[Any, Any]:
-    if backbone.kind not in CLASSES:
+def _architecture(backbone: BackboneConfig) -> Architecture:
+    if not kind_of(backbone).seq2seq:
         raise ConfigError(
             f"this task needs an encoder-decoder; backbone={backbone.name} is a {backbone.kind}", "backbone=bart_mini"
         )
-    return CLASSES[backbone.kind]
+    return architecture_of(backbone)

@@ -1,70 +1,51 @@
-"""BERT of any size from a config, with neurons where the config asks for them."""
+"""BERT and encoders like it, of any size from a config, with neurons where the config asks for them."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import BertConfig, BertForPreTraining
+from transformers import BertConfig
 
 from spikelm.catalog.checkpoint_files import backbone_folder
-from spikelm.catalog.kinds import Kind, kind_of, named
-from spikelm.config.schema import BackboneConfig, Config
-from spikelm.errors import CheckpointError, ConfigError
-from spikelm.runs.identity import SAID
+from spikelm.catalog.kinds import kind_of
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.schema import Config
+from spikelm.errors import CheckpointError
+from spikelm.models.architecture import encoder_of
 from spikelm.spiking import spikify, spiking_class
-from spikelm.spiking.mlm_head import apply_transform_act
-
-
-def encoder_kind(backbone: BackboneConfig) -> Kind:
-    """The kind of a backbone that has BERT's sizes: an encoder, and no encoder-decoder."""
-    kind = kind_of(backbone)
-    if not kind.config:
-        raise ConfigError(
-            f"this task needs a BERT; backbone={backbone.name} is a {backbone.kind}", "backbone=bert_mini"
-        )
-    return kind
+from spikelm.spiking.load import apply_transform_act
 
 
 def bert_config(backbone: BackboneConfig, vocab: int, num_labels: int = 2) -> BertConfig:
-    """transformers' config of a BERT or of a kind of its sizes; hidden_act is the FFN's."""
+    """transformers' config of a BERT or of an architecture of its sizes; hidden_act is the FFN's."""
+    pad = 0  # of every tokenizer that is trained here
     sizes = {
         "vocab_size": vocab,
         "hidden_size": backbone.hidden,
         "num_hidden_layers": backbone.layers,
         "num_attention_heads": backbone.heads,
         "intermediate_size": backbone.intermediate,
-        "max_position_embeddings": backbone.positions,
+        "max_position_embeddings": backbone.positions + kind_of(backbone).unused_positions(pad),
         "hidden_act": backbone.activation,
         "hidden_dropout_prob": backbone.dropout,
         "attention_probs_dropout_prob": backbone.attention_dropout,
         "initializer_range": backbone.init,
-        "pad_token_id": 0,
+        "pad_token_id": pad,
         "num_labels": num_labels,
     }
-    found: BertConfig = named(encoder_kind(backbone).config)(**{**sizes, **backbone.options})
-    return found
-
-
-def neuron_spec(config: Config) -> dict[str, Any]:
-    """The neuron's class and arguments, without what only the config needs; empty where there is none."""
-    return {key: value for key, value in config.neuron.items() if key not in (*SAID, "T")}
-
-
-def weights_spec(config: Config) -> dict[str, Any]:
-    """The same of the weight quantiser."""
-    return {key: value for key, value in config.weights.items() if key not in SAID}
+    settings: BertConfig = encoder_of(backbone).config(**{**sizes, **backbone.options})
+    return settings
 
 
 def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
-    """A randomly initialised BERT, or a kind of its sizes, with MLM and NSP heads."""
-    model = named(encoder_kind(config.backbone).pretraining)(bert_config(config.backbone, vocab))
+    """A randomly initialised encoder with the heads of its pretraining."""
+    model = encoder_of(config.backbone).pretrainer(bert_config(config.backbone, vocab))
     with torch.no_grad():
-        embeddings = model.bert.embeddings
+        embeddings = model.base_model.embeddings
         for table in (embeddings.position_embeddings, embeddings.token_type_embeddings):
             table.weight.mul_(config.backbone.position_init / config.backbone.init)
     if config.backbone.transform_activation:
@@ -75,7 +56,7 @@ def build_pretraining_model(config: Config, vocab: int) -> nn.Module:
 
 def load_pretraining(config: Config, folder: Path, plain: bool) -> nn.Module:
     """A saved plain pretraining model: as it is, or with what the config asks for."""
-    model = load(BertForPreTraining, folder, config)
+    model = load(encoder_of(config.backbone).pretrainer, folder, config)
     apply_transform_act(model)
     return model if plain else spiking_if_asked(model, config)
 
@@ -87,7 +68,7 @@ def build_classifier(config: Config, pretrained: Path | None) -> nn.Module:
     weights are taken, and a spiking model sets its amplitudes on the first batch.
     """
     folder = pretrained or backbone_folder(config.backbone)
-    cls = named(encoder_kind(config.backbone).classifier)
+    cls = encoder_of(config.backbone).classifier
     settings = {"num_labels": num_labels(config), "num_hidden_layers": config.depth}
     if config.converted and pretrained is not None and time_steps_of(pretrained) == config.time_steps:
         return load(spiking_class(cls), folder, config, **settings)
@@ -110,9 +91,7 @@ def spiking_if_asked(model: Any, config: Config) -> nn.Module:
     model.config.__dict__.pop("spikelm", None)  # of a model with another T, whose amplitudes are not taken over
     if not config.converted:
         return model
-    return spikify(
-        model, neuron_spec(config), config.time_steps, weights=weights_spec(config), variant=asdict(config.variant)
-    )
+    return spikify(model, config.neuron, config.time_steps, weights=config.weights, variant=config.variant)
 
 
 def load(cls: Any, folder: Path, config: Config, **settings: Any) -> Any:

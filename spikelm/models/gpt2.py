@@ -1,4 +1,4 @@
-"""GPT-2 of any size from a config: transformers' own, from scratch or from saved weights (facts 2.19)."""
+"""GPT-2 of any size from a config: transformers' own, from scratch or from saved weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError
 
 

@@ -1,28 +1,19 @@
-"""Neurons: how a real value becomes spikes. One file each; `build_neuron` makes one from its config."""
+"""Neurons: how a real value becomes spikes, one file each; `build_neuron` makes one from its spec.
+
+Plain torch: they may import config, errors and rules, neither Hydra nor transformers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from spikelm.config import trust
-from spikelm.neurons.base import Neuron
+from spikelm.config.settings.specs import ClassSpec
+from spikelm.neurons.neuron import Neuron
 
 
-def allow_neurons_from(package: str) -> None:
-    """Let `_target_` name classes of `package`: a deliberate act, because a config can then run its code."""
-    trust.trust(package)
+def build_neuron(spec: ClassSpec, T: int = 1, memory: bool = True) -> Neuron:
+    """The neuron of a spec, if its package is trusted, for T time steps."""
+    neuron: Neuron = trust.load(spec.target, "neuron class")(T=T, memory=memory, **spec.arguments)
+    return neuron
 
 
-def load_class(target: str, what: str = "neuron") -> Any:
-    """The class that a `_target_` names, if its package is trusted."""
-    return trust.load(target, f"{what} class")
-
-
-def build_neuron(spec: Mapping[str, Any], memory: bool = True) -> Neuron:
-    """A neuron from its config node: `_target_` names the class, the rest are its arguments."""
-    arguments = dict(spec)
-    return load_class(arguments.pop("_target_"))(memory=memory, **arguments)
-
-
-__all__ = ["Neuron", "allow_neurons_from", "build_neuron", "load_class"]
+__all__ = ["ClassSpec", "Neuron", "build_neuron"]

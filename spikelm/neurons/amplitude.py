@@ -1,4 +1,4 @@
-"""Neurons with an amplitude a time step that the first training batch sets, and that survives save and load."""
+"""Neurons with one amplitude per time step that the first training batch sets, and that survives save and load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from spikelm.errors import SpikeLMError
-from spikelm.neurons.base import Neuron
+from spikelm.neurons.neuron import Neuron
 
 ALPHA_FLOOR = 1e-5
 

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from spikelm.neurons.amplitude import ALPHA_FLOOR, AmplitudeNeuron, mean_magnitude
-from spikelm.neurons.kernels.arctan import wide
-from spikelm.neurons.kernels.clip import ClipRule, clip_run, clip_spikes
+from spikelm.neurons.kernels.clip import clip_run, clip_spikes
+from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.inference import levels, quick
+from spikelm.neurons.kernels.precision import wide
+from spikelm.rules import NotNegative, Positive
 
 
 class BiSpike(AmplitudeNeuron):
@@ -27,13 +29,13 @@ class BiSpike(AmplitudeNeuron):
         self,
         T: int,
         memory: bool = True,
-        k: float = 2.0,
+        k: Positive = 2.0,
         direction: Literal["bi", "uni"] = "bi",
         elastic: bool = True,
         alpha: Literal["frozen", "learnable"] = "frozen",
         fire: Literal["round", "paper"] = "round",
         reset: Literal["code", "paper", "normalized"] = "code",
-        beta: float = 0.25,
+        beta: NotNegative = 0.25,
     ) -> None:
         super().__init__(T, memory, elastic, learnable=alpha == "learnable")
         self.k = k
@@ -48,7 +50,7 @@ class BiSpike(AmplitudeNeuron):
     def forward(self, x: Tensor) -> Tensor:
         if quick(x) and self.ready and not self.learnable:
             alpha = self.alpha.to(x.dtype)
-            return levels(x, alpha, vars(self.rule)).mul_(alpha)
+            return levels(x, alpha, self.rule).mul_(alpha)
         membrane_input = wide(x)
         self.set_from(membrane_input)
         alpha = self.alpha.to(membrane_input.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +35,8 @@ class ElasticRound(torch.autograd.Function):
         inside = torch.eq(q.clamp(low, high), q, out=torch.empty_like(q))  # as floats: comparing into booleans is slow
         level = _level(q, low, high)
         slope = level if low == -1 else level.addcmul_(q, inside, value=-1)
-        found = (grad * slope).flatten(1).sum(1) / math.sqrt(q[0].numel() * high)
-        return grad * inside, found, None, None
+        grad_alpha = (grad * slope).flatten(1).sum(1) / math.sqrt(q[0].numel() * high)
+        return grad * inside, grad_alpha, None, None
 
 
 def _level(q: Tensor, low: int, high: int) -> Tensor:
@@ -46,17 +46,15 @@ def _level(q: Tensor, low: int, high: int) -> Tensor:
 
 
 class Elastic(AmplitudeNeuron):
-    """Levels a {-1, 1}, unsigned a {0, 1}; two bits: a {-2..1}, unsigned a {0..3} (facts 2.7).
+    """Levels a {-1, 1}, unsigned a {0, 1}; two bits: a {-2..1}, unsigned a {0..3} (BiT, docs/lowbit.md).
 
     Attention probabilities are unsigned, and with `unsigned_ffn` the input of the second FFN linear, which follows a
-    ReLU. a learns, from 2 mean|x| / sqrt(high) of the first batch (unsigned 4). `shift` adds a learned value a channel
-    to the input of a linear.
+    ReLU. a learns, from 2 mean|x| / sqrt(high) of the first batch (unsigned 4). `shift` adds one learned value per
+    channel to the input of a linear.
     """
 
-    levels = "{-a, a}"
-
     def __init__(
-        self, T: int, memory: bool = True, width: int = 1, shift: bool = True, unsigned_ffn: bool = True
+        self, T: int, memory: bool = True, width: Literal[1, 2] = 1, shift: bool = True, unsigned_ffn: bool = True
     ) -> None:
         super().__init__(T, memory, elastic=True, learnable=True)
         self.width = width

@@ -7,11 +7,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels.arctan import wide
-from spikelm.neurons.kernels.clip import ClipRule, clip_spikes
+from spikelm.neurons.kernels.clip import clip_spikes
+from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.inference import levels, quick
 from spikelm.neurons.kernels.packing import Packed, packed_of
+from spikelm.neurons.kernels.precision import wide
+from spikelm.neurons.neuron import Neuron
+from spikelm.rules import NotNegative, Positive
 
 
 class LIF(Neuron):
@@ -24,8 +26,8 @@ class LIF(Neuron):
         self,
         T: int,
         memory: bool = True,
-        beta: float = 0.25,
-        theta: float = 1.0,
+        beta: NotNegative = 0.25,
+        theta: Positive = 1.0,
         fire: Literal["threshold", "round"] = "threshold",
     ) -> None:
         super().__init__(T, memory)
@@ -40,15 +42,15 @@ class LIF(Neuron):
 
     def forward(self, x: Tensor) -> Tensor:
         if quick(x):
-            return levels(x, self._theta(x), vars(self.rule))
+            return levels(x, self._theta(x), self.rule)
         # The kernel works on m / a with spikes of height a; a LIF spike has height 1 whatever theta is.
         if self.theta == 1.0:
             return clip_spikes(x, self._theta(x), self.rule, self.compiled)
         spikes = clip_spikes(wide(x), self._theta(x), self.rule, self.compiled)
-        found = (spikes / self.theta).to(x.dtype)
+        unit_spikes = (spikes / self.theta).to(x.dtype)
         if packed := packed_of(spikes):
-            found.packed = Packed(packed.levels, packed.alpha / self.theta, found.shape)  # type: ignore[attr-defined]
-        return found
+            unit_spikes.packed = Packed(packed.levels, packed.alpha / self.theta, unit_spikes.shape)  # type: ignore[attr-defined]
+        return unit_spikes
 
     def _theta(self, x: Tensor) -> Tensor:
         dtype = torch.promote_types(x.dtype, torch.float32)

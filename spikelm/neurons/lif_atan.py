@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels.arctan import LeakyArctan
+from spikelm.neurons.kernels.leaky import LeakyArctan
+from spikelm.neurons.neuron import Neuron
+from spikelm.rules import Positive
 
 
 class LIFAtan(Neuron):
@@ -14,7 +15,7 @@ class LIFAtan(Neuron):
     Keys and values get the same neuron: SpikingJelly's node has no memoryless form.
     """
 
-    def __init__(self, T: int, memory: bool = True, tau: float = 2.0, theta: float = 1.0) -> None:
+    def __init__(self, T: int, memory: bool = True, tau: Positive = 2.0, theta: Positive = 1.0) -> None:
         super().__init__(T, memory)
         self.tau = tau
         self.theta = theta

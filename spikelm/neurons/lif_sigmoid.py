@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels.arctan import LeakySigmoid
+from spikelm.neurons.kernels.leaky import LeakySigmoid
+from spikelm.neurons.neuron import Neuron
+from spikelm.rules import Positive
 
 
 class LIFSigmoid(Neuron):
@@ -15,7 +16,7 @@ class LIFSigmoid(Neuron):
     """
 
     def __init__(
-        self, T: int, memory: bool = True, tau: float = 2.0, theta: float = 1.0, sharpness: float = 4.0
+        self, T: int, memory: bool = True, tau: Positive = 2.0, theta: Positive = 1.0, sharpness: Positive = 4.0
     ) -> None:
         super().__init__(T, memory)
         self.tau = tau

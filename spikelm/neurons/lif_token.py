@@ -8,8 +8,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from spikelm.errors import ConfigError
-from spikelm.neurons.base import Neuron
-from spikelm.neurons.kernels.arctan import LeakyArctan, arctan_slope, leaky_potentials, wide
+from spikelm.neurons.kernels.leaky import LeakyArctan, leaky_potentials
+from spikelm.neurons.kernels.precision import wide
+from spikelm.neurons.kernels.surrogates import arctan_slope
+from spikelm.neurons.neuron import Neuron
+from spikelm.rules import Positive
 
 
 class _TokenArctan(LeakyArctan):
@@ -37,7 +40,7 @@ class LIFToken(Neuron):
     The arctan surrogate has slope 1 at the threshold; the gradient goes through the reset.
     """
 
-    def __init__(self, T: int = 1, memory: bool = True, tau: float = 2.0, theta: float = 1.0) -> None:
+    def __init__(self, T: int = 1, memory: bool = True, tau: Positive = 2.0, theta: Positive = 1.0) -> None:
         super().__init__(T, memory)
         if T != 1:
             raise ConfigError(f"T={T}: a neuron over tokens has one time step", "T=1")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from spikelm.neurons.base import Neuron
+from spikelm.neurons.neuron import Neuron
 
 
 class _Sign(torch.autograd.Function):
@@ -27,9 +27,7 @@ class _Sign(torch.autograd.Function):
 
 
 class Sign(Neuron):
-    """sign(x) without a scale, STE through clamp(x, -1, 1) (facts 2.6)."""
-
-    levels = "{-1, 1}"
+    """sign(x) without a scale, as BiBERT has it; the straight-through gradient of clamp(x, -1, 1)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return _Sign.apply(x)

@@ -1,18 +1,18 @@
-"""spikelm-report scores: the runs of a sweep as one table, a row a system and a column a task."""
+"""spikelm-report scores: the runs of a sweep as one table, with one row per system and one column per task."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from spikelm.report.query.settings import system_name
 from spikelm.report.query.sweep_runs import Job, jobs_of
 from spikelm.report.tables.formats import markdown_table
-from spikelm.store.headline import PRINTED, headline
+from spikelm.store.result import PRINTED, Result, number_text
 
 MEASURES = ("bits", "firing %", "mJ fp32", "of the ANN", "minutes")  # bits: of weights-activations
 
@@ -24,9 +24,9 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Pa
     systems: dict[str, list[Job]] = {}
     steps: dict[str, set[int]] = {}
     for job in jobs:
-        steps.setdefault(system_of(job), set()).add(job.config.time_steps)
+        steps.setdefault(system_name(job.config), set()).add(job.config.time_steps)
     for job in jobs:
-        name = system_of(job)  # SpikeLM is one system of the paper at T=1 and T=4, not two seeds of one run
+        name = system_name(job.config)  # SpikeLM is one system of the paper at T=1 and T=4, not two seeds of one run
         systems.setdefault(f"{name} T={job.config.time_steps}" if len(steps[name]) > 1 else name, []).append(job)
     first = jobs[0].config
     seeds = sorted({job.config.seed for job in jobs})
@@ -36,7 +36,7 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Pa
         f"{', '.join(map(str, seeds))}: dev scores in %, mean of the tasks where all are there"
     )
     headings = ["system", *(_heading(task) for task in tasks), "mean", *MEASURES]
-    lines = [[name, *_cells(found, tasks)] for name, found in systems.items()]
+    lines = [[name, *_cells(jobs_of_system, tasks)] for name, jobs_of_system in systems.items()]
     shown = Table(title=title, title_justify="left")
     for heading in headings:
         shown.add_column(heading, justify="left" if heading == "system" else "right", no_wrap=True)
@@ -55,34 +55,21 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Pa
     return path
 
 
-def system_of(job: Job) -> str:
-    """Neuron, T, k and what it was distilled with; the config's own name for a system where it has one."""
-    config = job.config
-    if config.system or not config.converted:
-        return config.system or str(config.neuron["name"])
-    parts = [str(config.neuron["name"]), f"T={config.time_steps}"]
-    if "k" in config.neuron:
-        parts.append(f"k={config.neuron['k']:g}")
-    if config.quantized:
-        parts.append(f"weights={config.weights['name']}")
-    if config.distill.name != "none":
-        parts.append(f"distill={config.distill.name}")
-    return " ".join(parts)
-
-
 def _heading(task: str) -> str:
     name = task.removeprefix("glue/")
     return f"{name} ({PRINTED[name]})" if name in PRINTED else name
 
 
 def _cells(jobs: Sequence[Job], tasks: Sequence[str]) -> list[str]:
-    results = [(job.config.task.name, result) for job in jobs if (result := job.run.result()) is not None]
-    scores = {task: [headline(task, r["metrics"]) for name, r in results if name == task] for task in tasks}
+    results = [result for job in jobs if (result := job.run.result()) is not None]
+    scores = {task: _scores(result for result in results if result.task == task) for task in tasks}
     complete = all(scores.values())
     mean = f"{statistics.fmean(statistics.fmean(values) for values in scores.values()):.1f}" if complete else ""
-    rates = [100 * r["firing_rate"]["mean"] for _, r in results if r["firing_rate"]["mean"] is not None]
+    rates = [100 * result.firing_rate.mean for result in results if result.firing_rate.mean is not None]
     energies = [
-        (r["energy_mj"]["fp32"], r["energy_ann_mj"]["fp32"]) for _, r in results if r["energy_mj"]["fp32"] is not None
+        (result.energy_mj.fp32, result.energy_ann_mj.fp32 or 0.0)
+        for result in results
+        if result.energy_mj.fp32 is not None
     ]
     ours, ann = (statistics.fmean(column) for column in zip(*energies, strict=True)) if energies else (0.0, 0.0)
     return [
@@ -92,8 +79,12 @@ def _cells(jobs: Sequence[Job], tasks: Sequence[str]) -> list[str]:
         f"{statistics.fmean(rates):.1f}" if rates else "",
         f"{ours:.3f}" if energies else "",
         f"1/{ann / ours:.1f}" if energies else "",
-        f"{sum(r['seconds'] for _, r in results) / 60:.0f}" if results else "",
+        f"{sum(result.seconds for result in results) / 60:.0f}" if results else "",
     ]
+
+
+def _scores(results: Iterable[Result]) -> list[float]:
+    return [result.score for result in results if result.score is not None]
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -104,8 +95,6 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def _state(job: Job) -> str:
-    result: dict[str, Any] | None = job.run.result()
-    if result is None:
+    if (result := job.run.result()) is None:
         return job.run.state
-    score = headline(job.config.task.name, result["metrics"])
-    return f"{score:.2f}, {result['seconds'] / 60:.1f} min, run {job.run.id[:8]}"
+    return f"{number_text(result.score)}, {result.seconds / 60:.1f} min, run {job.run.id[:8]}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from spikelm.store.result import Result, number_text
 
 NAMES = {
     "accuracy": "accuracy, %",
@@ -23,56 +26,69 @@ SHOWN = 2  # samples of generated text at the end of a run; spikelm-report run s
 CUT = 400  # characters of an article
 
 
-def show_result(result: dict[str, Any], console: Console, samples: int = SHOWN) -> None:
+def show_result(result: Result, directory: Path, console: Console, samples: int = SHOWN) -> None:
     """Score against the constant predictor, energy against the ANN, firing rate, audit, where it is."""
-    title = f"{result['task']} · {result['system']} · scale {result['scale']}, source {result['source']['name']}"
+    title = f"{result.task} · {result.system} · scale {result.scale}, source {result.source.name}"
     table = Table(title=title, title_justify="left")
     table.add_column("measure")
     table.add_column("this run", justify="right")
     table.add_column("compared with", justify="right")
-    floor = result.get("constant_predictor", {})
-    for name, value in result["metrics"].items():
-        beside = {"constant predictor": floor, "teacher": result.get("teacher_metrics") or {}}
-        others = [f"{scores[name]:.2f} {what}" for what, scores in beside.items() if name in scores]
-        table.add_row(readable(name), f"{value:.2f}", ", ".join(others))
-    energy, ann = result["energy_mj"], result["energy_ann_mj"]
-    if bits := result.get("bits"):
-        table.add_row("bits of weights, activations", f"{bits['weights']}, {bits['activations']}", "")
-    for kind in ("fp32", "fp16"):
-        if energy[kind] is None:
-            continue
-        spiking = result["firing_rate"]["mean"] is not None
-        against = f"{ann[kind]:.4f} mJ ANN, {ann[kind] / max(energy[kind], 1e-12):.1f}x" if spiking else ""
-        table.add_row(f"energy {kind}, one inference", f"{energy[kind]:.4f} mJ", against)
-    rate = result["firing_rate"]
-    if rate["mean"] is not None:
-        initial = rate.get("initial_per_site") or {}
-        before = f"{sum(initial.values()) / len(initial):.1%} site mean before training" if initial else ""
-        sites = rate["per_site"].values()
-        table.add_row("firing rate, mean over sites", f"{sum(sites) / len(sites):.1%}", before)
-        table.add_row("firing rate, weighted by MACs", f"{rate['mean']:.1%}", "")
-    verdict = result["spike_driven"]
-    if detail := result.get("energy_detail"):
-        made = detail["generated"]
-        lengths = f"{made['mean_source']:.0f} tokens read, {made['mean_target']:.0f} written, {made['beams']} beams"
-        table.add_row("energy fp32, one generated text", f"{made['fp32']:.4f} mJ", f"{made['ann_fp32']:.4f} mJ ANN")
-        table.add_row("", "", lengths)
-        table.add_row("LM head fp32, real-valued, apart", f"{detail['lm_head_fp32']:.4f} mJ", "")
-    if "decoding" in verdict:
-        table.add_row("spike-driven, generating from the cache", verdict["decoding"], "")
-    what = "encoder and decoder" if result.get("energy_detail") else "encoder"
-    table.add_row(f"spike-driven {what}", verdict["verdict"], f"real-valued: {_short(verdict['real_valued'])}")
-    table.add_row("parameters", f"{result['parameters']:,}", "")
-    table.add_row("seconds, peak memory", f"{result['seconds']:.0f} s", f"{result['peak_memory_mb']:.0f} MB")
+    for row in [*_score_rows(result), *_energy_rows(result), *_firing_rows(result), *_text_rows(result)]:
+        table.add_row(*row)
+    verdict, what = result.spike_driven, "encoder and decoder" if result.energy_detail else "encoder"
+    if verdict.decoding is not None:
+        table.add_row("spike-driven, generating from the cache", verdict.decoding, "")
+    table.add_row(f"spike-driven {what}", verdict.verdict, f"real-valued: {_short(verdict.real_valued)}")
+    table.add_row("parameters", f"{result.parameters:,}", "")
+    table.add_row("seconds, peak memory", f"{result.seconds:.0f} s", f"{result.peak_memory_mb:.0f} MB")
     console.print(table)
-    for name, note in (result.get("metric_notes") or {}).items():
+    for name, note in result.metric_notes.items():
         console.print(f"  {name}: {note}", highlight=False, markup=False, soft_wrap=True)
-    for sample in result.get("samples", [])[:samples]:
+    for sample in result.samples[:samples]:
         console.print()
-        for what in ("source", "reference", "generated"):
-            text = sample[what] if len(sample[what]) <= CUT else f"{sample[what][:CUT]}…"
-            console.print(f"  {what:<10} {text}", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"in {result['directory']}", soft_wrap=True, highlight=False)
+        for part, words in sample:
+            text = words if len(words) <= CUT else f"{words[:CUT]}…"
+            console.print(f"  {part:<10} {text}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"in {directory}", soft_wrap=True, highlight=False)
+
+
+def _score_rows(result: Result) -> Iterator[tuple[str, str, str]]:
+    beside = {"constant predictor": result.constant_predictor, "teacher": result.teacher_metrics}
+    for name, value in result.metrics.items():
+        others = [f"{number_text(scores[name])} {whose}" for whose, scores in beside.items() if name in scores]
+        yield readable(name), number_text(value), ", ".join(others)
+
+
+def _energy_rows(result: Result) -> Iterator[tuple[str, str, str]]:
+    yield "bits of weights, activations", f"{result.bits.weights}, {result.bits.activations}", ""
+    ann = dict(result.energy_ann_mj.items())
+    for precision, energy in result.energy_mj.items():
+        if energy is None:
+            continue
+        other = ann[precision] or 0.0
+        against = f"{other:.4f} mJ ANN, {other / max(energy, 1e-12):.1f}x" if result.spikes else ""
+        yield f"energy {precision}, one inference", f"{energy:.4f} mJ", against
+
+
+def _firing_rows(result: Result) -> Iterator[tuple[str, str, str]]:
+    rate = result.firing_rate
+    if rate.mean is None:
+        return
+    initial = rate.initial_mean_over_sites
+    before = "" if initial is None else f"{initial:.1%} site mean before training"
+    yield "firing rate, mean over sites", f"{rate.mean_over_sites:.1%}", before
+    yield "firing rate, weighted by MACs", f"{rate.mean:.1%}", ""
+
+
+def _text_rows(result: Result) -> Iterator[tuple[str, str, str]]:
+    """What a generated text costs."""
+    if result.energy_detail is None:
+        return
+    text = result.energy_detail.generated
+    lengths = f"{text.mean_source:.0f} tokens read, {text.mean_target:.0f} written, {text.beams} beams"
+    yield "energy fp32, one generated text", f"{text.fp32:.4f} mJ", f"{text.ann_fp32:.4f} mJ ANN"
+    yield "", "", lengths
+    yield "LM head fp32, real-valued, apart", f"{result.energy_detail.lm_head_fp32:.4f} mJ", ""
 
 
 def readable(name: str) -> str:

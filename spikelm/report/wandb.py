@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.report.page.entries import directories
-from spikelm.report.wandb_online import OFFLINE, check_online, refused, save
 from spikelm.runs.tracking import effective_mode
-from spikelm.store.records import digest, write_json
+from spikelm.store.atomic import write_json
+from spikelm.store.hashing import digest
 
+OFFLINE = "spikelm-report wandb --mode offline"
 FOLDER = "wandb-dashboard"
 TITLE = "SpikeLM: ours beside the paper"
 SAVED = "saved.json"  # where on W&B it was saved
@@ -32,63 +34,131 @@ class Options:
     mode: str = "offline"
 
 
-def specification(options: Options) -> dict[str, Any]:
-    """Sections of panels over the project's runs, in words of our own: kind, title, metrics."""
-    sections = [
-        {
-            "name": "Score against energy",
-            "panels": [
-                {"kind": "scatter", "title": "score, mJ fp32", "x": "energy_mj/fp32", "y": "score", "log_x": True},
-                {"kind": "scatter", "title": "score, share of the ANN's energy", "x": "energy_of_ann", "y": "score"},
-                {"kind": "scatter", "title": "score, firing rate", "x": "firing_rate", "y": "score"},
-            ],
-        },
-        {
-            "name": "Firing rates",
-            "panels": [
-                {"kind": "bar", "title": "firing rate by system", "metrics": ["firing_rate"], "by": "group"},
-                {"kind": "line", "title": "firing rate of each site", "regex": "^firing/.*", "x": "step"},
-            ],
-        },
-        {
-            "name": "Curves",
-            "panels": [
-                {"kind": "line", "title": "training loss", "y": ["train/loss"], "x": "step", "smooth": 0.6},
-                {"kind": "line", "title": "dev scores", "regex": "^dev/.*", "x": "step"},
-                {"kind": "line", "title": "learning rate", "y": ["train/lr"], "x": "step"},
-            ],
-        },
-        {"name": "Paper deltas", "panels": [{"kind": "table", "title": "ours minus the paper's", "table": DELTAS}]},
-    ]
-    return {
-        "title": TITLE,
-        "project": options.project,
-        "entity": options.entity,
-        "group_by": ["group", "job_type"],
-        "columns": ["tags", "score", "energy_mj/fp32", "energy_of_ann", "firing_rate", "spike_driven"],
-        "sections": sections,
-    }
+@dataclass(frozen=True)
+class Scatter:
+    """One mark per run: a final value against another."""
+
+    title: str
+    x: str
+    y: str
+    log_x: bool = False
+    kind: str = "scatter"
 
 
-def deltas(root: Path) -> list[dict[str, Any]]:
-    """Every cell of every table on disk that has a number of ours: ours, the paper's, the difference."""
-    found = []
+@dataclass(frozen=True)
+class Bars:
+    """One bar per group of runs."""
+
+    title: str
+    metrics: tuple[str, ...]
+    by: str
+    kind: str = "bar"
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Logged values over the steps: those named in `y`, or all that `regex` finds."""
+
+    title: str
+    y: tuple[str, ...] = ()
+    regex: str = ""
+    x: str = "step"
+    smooth: float = 0.0
+    kind: str = "line"
+
+
+@dataclass(frozen=True)
+class LoggedTable:
+    """A table that a run has logged."""
+
+    title: str
+    table: str
+    kind: str = "table"
+
+
+Panel = Scatter | Bars | Curves | LoggedTable
+
+
+@dataclass(frozen=True)
+class Section:
+    """Panels under one heading."""
+
+    name: str
+    panels: tuple[Panel, ...]
+
+
+SECTIONS = (
+    Section(
+        "Score against energy",
+        (
+            Scatter("score, mJ fp32", "energy_mj/fp32", "score", log_x=True),
+            Scatter("score, share of the ANN's energy", "energy_of_ann", "score"),
+            Scatter("score, firing rate", "firing_rate", "score"),
+        ),
+    ),
+    Section(
+        "Firing rates",
+        (
+            Bars("firing rate by system", ("firing_rate",), "group"),
+            Curves("firing rate of each site", regex="^firing/.*"),
+        ),
+    ),
+    Section(
+        "Curves",
+        (
+            Curves("training loss", ("train/loss",), smooth=0.6),
+            Curves("dev scores", regex="^dev/.*"),
+            Curves("learning rate", ("train/lr",)),
+        ),
+    ),
+    Section("Paper deltas", (LoggedTable("ours minus the paper's", DELTAS),)),
+)
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """Sections of panels over the project's runs, in words of our own."""
+
+    project: str
+    entity: str = ""
+    title: str = TITLE
+    group_by: tuple[str, ...] = ("group", "job_type")
+    columns: tuple[str, ...] = ("tags", "score", "energy_mj/fp32", "energy_of_ann", "firing_rate", "spike_driven")
+    sections: tuple[Section, ...] = SECTIONS
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A cell of a table: ours, the paper's, the difference; None for words, which have no place among numbers."""
+
+    table: int
+    scale: str
+    source: str
+    row: str
+    column: str
+    ours: float | None
+    paper: float | None
+    difference: float | None
+
+
+def deltas(root: Path) -> list[Delta]:
+    """Every cell of every table on disk that has a number of ours."""
+    cells = []
     for path in sorted((root / "tables").glob("table*.json")):
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
-            where = {"table": raw["id"], "scale": raw["scale"], "source": raw["source"]}
             for line in raw["lines"]:
                 for column, cell in line["cells"].items():
                     if cell["ours"] is not None:
-                        cells = {key: _shown(cell[key]) for key in ("ours", "paper", "difference")}
-                        found.append({**where, "row": line["name"], "column": column, **cells})
+                        numbers = (_number(cell[key]) for key in ("ours", "paper", "difference"))
+                        cells.append(Delta(raw["id"], raw["scale"], raw["source"], line["name"], column, *numbers))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # the page says which table cannot be read
-    return found
+    return cells
 
 
-def _shown(value: Any) -> float | None:
-    """Words (ter, fully) have no place among numbers: a W&B table has one type a column."""
+def _number(value: object) -> float | None:
+    """A W&B table has one type per column."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
@@ -109,7 +179,8 @@ def build_dashboard(root: Path, options: Options, console: Console) -> Path:
     folder = root / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "dashboard.json"
-    write_json(path, specification(options))
+    dashboard = Dashboard(options.project, options.entity)
+    write_json(path, asdict(dashboard))
     console.print(f"specification of the dashboard: {path}", soft_wrap=True, highlight=False)
     if mode == "disabled":
         return path
@@ -118,7 +189,7 @@ def build_dashboard(root: Path, options: Options, console: Console) -> Path:
     run = log_report(root, folder, options, mode)
     console.print(f"tables, figures and results as artifacts: {run}", soft_wrap=True, highlight=False)
     if mode == "online":
-        links = save(specification(options), _saved(folder / SAVED))
+        links = save(dashboard, _saved(folder / SAVED))
         write_json(folder / SAVED, links)
         for what in ("workspace", "report"):
             console.print(f"{what}: {links[what]}", soft_wrap=True, highlight=False)
@@ -138,10 +209,10 @@ def build_dashboard(root: Path, options: Options, console: Console) -> Path:
 def _saved(path: Path) -> dict[str, str]:
     """Where the dashboard was saved the last time; nothing where nobody knows."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        links = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    return {str(key): str(value) for key, value in links.items()} if isinstance(links, dict) else {}
 
 
 def log_report(root: Path, folder: Path, options: Options, mode: str) -> Path:
@@ -169,11 +240,11 @@ def log_report(root: Path, folder: Path, options: Options, mode: str) -> Path:
         return Path(run.dir).parent
 
 
-def _log(run: Any, files: Mapping[str, Sequence[Path]], rows: Sequence[Mapping[str, Any]], root: Path) -> None:
+def _log(run: Any, files: Mapping[str, Sequence[Path]], rows: Sequence[Delta], root: Path) -> None:
     import wandb
 
     if rows:
-        run.log({DELTAS: wandb.Table(columns=list(rows[0]), data=[list(row.values()) for row in rows])})
+        run.log({DELTAS: wandb.Table(columns=list(vars(rows[0])), data=[list(vars(row).values()) for row in rows])})
     for name, paths in files.items():
         artifact = wandb.Artifact(f"{run.project}-{name}", type=name)
         for path in paths:
@@ -181,5 +252,123 @@ def _log(run: Any, files: Mapping[str, Sequence[Path]], rows: Sequence[Mapping[s
         run.log_artifact(artifact)
 
 
-def _tags(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return sorted({str(row[key])[:64] for row in rows for key in ("scale", "source")})
+def _tags(rows: Sequence[Delta]) -> list[str]:
+    return sorted({name[:64] for row in rows for name in (row.scale, row.source)})
+
+
+# --- the specification as a workspace and a report of wandb-workspaces, saved on W&B ---
+
+
+@contextlib.contextmanager
+def refused(what: str, fix: str, kind: type[SpikeLMError] = SpikeLMError) -> Iterator[None]:
+    """Whatever W&B's library raises inside is one clear line."""
+    try:
+        yield
+    except SpikeLMError:
+        raise
+    except Exception as error:
+        raise kind(f"{what}: {type(error).__name__}: {' '.join(str(error).split())[:300]}", fix) from error
+
+
+def libraries() -> tuple[Any, Any]:
+    """wandb_workspaces' workspaces and reports, or how to get them."""
+    try:
+        import wandb_workspaces.reports.v2 as reports
+        import wandb_workspaces.workspaces as workspaces
+    except ImportError:
+        raise ConfigError("wandb-workspaces is not installed", "pip install 'spikelm[dashboard]'") from None
+    return workspaces, reports
+
+
+def panel(reports: Any, shown: Panel) -> Any:
+    """One panel of the dashboard."""
+    match shown:
+        case Scatter():
+            x, y = (reports.SummaryMetric(name) for name in (shown.x, shown.y))
+            return reports.ScatterPlot(title=shown.title, x=x, y=y, log_x=shown.log_x)
+        case Bars():
+            metrics = [reports.SummaryMetric(name) for name in shown.metrics]
+            return reports.BarPlot(title=shown.title, metrics=metrics, orientation="h", groupby=_key(shown.by))
+        case LoggedTable():
+            return reports.WeavePanelSummaryTable(table_name=shown.table)
+        case Curves():
+            values = {"y": list(shown.y)} if shown.y else {"metric_regex": shown.regex}
+            smooth = {"smoothing_factor": shown.smooth} if shown.smooth else {}
+            return reports.LinePlot(title=shown.title, x=shown.x, **values, **smooth)
+
+
+def workspace(dashboard: Dashboard) -> Any:
+    """The saved view: every section open, runs grouped by table and system."""
+    workspaces, reports = libraries()
+    sections = [
+        workspaces.Section(name=section.name, panels=[panel(reports, shown) for shown in section.panels], is_open=True)
+        for section in dashboard.sections
+    ]
+    grouped = workspaces.RunsetSettings(
+        groupby=[workspaces.Metric(_key(name)) for name in dashboard.group_by],
+        pinned_columns=["tags:__ALL__" if name == "tags" else f"summary:{name}" for name in dashboard.columns],
+    )
+    return workspaces.Workspace(
+        entity=dashboard.entity,
+        project=dashboard.project,
+        name=dashboard.title,
+        sections=sections,
+        runset_settings=grouped,
+    )
+
+
+def report(dashboard: Dashboard) -> Any:
+    """The same panels as a document, one heading per section."""
+    _, reports = libraries()
+    entity, project = dashboard.entity, dashboard.project
+    blocks: list[Any] = [reports.TableOfContents()]
+    for section in dashboard.sections:
+        runs = reports.Runset(entity=entity, project=project, name="runs", groupby=["Group"])
+        panels = [panel(reports, shown) for shown in section.panels]
+        blocks += [reports.H1(text=section.name), reports.PanelGrid(runsets=[runs], panels=panels)]
+    about = "Scores, firing rates and energies of the runs of this project beside the paper's tables."
+    return reports.Report(project=project, entity=entity, title=dashboard.title, description=about, blocks=blocks)
+
+
+def check_online() -> None:
+    """Refuse what cannot end well: no library, or nobody logged in; a prompt would wait for a key for ever."""
+    import wandb
+
+    libraries()
+    with refused("W&B cannot be used with this environment", "wandb login, and the variables WANDB_*", ConfigError):
+        if not wandb.login(prompt=False, verify=False):
+            raise ConfigError("not logged in to W&B", "wandb login")
+
+
+def save(dashboard: Dashboard, earlier: Mapping[str, str]) -> dict[str, str]:
+    """Save both, those of an `earlier` answer anew; what W&B refuses is a clear line, not a traceback."""
+    import wandb
+
+    with refused("W&B did not take the dashboard", OFFLINE):
+        entity = dashboard.entity or str(wandb.Api().default_entity)
+        full = replace(dashboard, entity=entity)
+        here = {"entity": entity, "project": dashboard.project}
+        saved = earlier if here.items() <= earlier.items() else {}
+        view = _renewed(workspace(full), saved.get("workspace"), ("name", "sections", "runset_settings"))
+        document = _renewed(report(full), saved.get("report"), ("title", "description", "blocks"))
+        view.save()
+        document.save()
+    return {**here, "workspace": view.url, "report": document.url}
+
+
+def _renewed(new: Any, url: str | None, parts: Sequence[str]) -> Any:
+    """The one that is at `url` with what was made now, so that a second call leaves no second copy."""
+    if not url:
+        return new
+    try:
+        old = type(new).from_url(url)
+    except Exception:  # deleted since, or of a server that is no more: a new one then
+        return new
+    for part in parts:
+        setattr(old, part, getattr(new, part))
+    return old
+
+
+def _key(name: str) -> str:
+    """A field of a run, as W&B's own interface names it."""
+    return {"group": "Group", "job_type": "JobType"}.get(name, name)

@@ -6,45 +6,50 @@ import contextlib
 import resource
 import time
 import traceback
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from spikelm.machine.environment import environment
-from spikelm.errors import SpikeLMError
-from spikelm.runs.identity import identity, label, prerequisites
-from spikelm.store.checksums import damaged, file_sums, set_aside
-from spikelm.runs.labels import labels
-from spikelm.store.records import cannot_write, disk_is_full, plain, run_id
-from spikelm.store.headline import headline
-from spikelm.config.schema import Config
+from spikelm.config.recorded import to_record
 from spikelm.config.redact import redacted
+from spikelm.config.settings.schema import Config
+from spikelm.errors import SpikeLMError
+from spikelm.machine.disk import cannot_write, disk_is_full
+from spikelm.machine.environment import Environment, environment
 from spikelm.machine.signals import listening
-from spikelm.store.store import Run, Store
-from spikelm.runs.tracking import Tracker, make_tracker
+from spikelm.runs.identity import id_of
+from spikelm.runs.labels import label, labels, title
+from spikelm.runs.prerequisites import prerequisites
+from spikelm.runs.tracking import TrackedRun, Tracker, make_tracker
+from spikelm.store.atomic import plain
+from spikelm.store.checksums import damaged, file_sums, set_aside
+from spikelm.store.store import Run, Store, now
+
+if TYPE_CHECKING:
+    from spikelm.store.result import Result
+    from spikelm.training.run_stage import Trained
 
 CHECKSUMMED = ("config.yaml", "environment.json", "metrics.csv", "model")  # of a run, in its result
 
 
-def run_and_show(config: Config) -> dict[str, Any]:
-    """Run (or find) it and print its result."""
-    from spikelm.report.show_result import show_result
+@dataclass(frozen=True)
+class Finished:
+    """A run that is done: its result and where it is."""
 
-    console = Console()
-    result = run_experiment(config, console)
-    show_result(result, console)
-    return result
+    result: Result
+    directory: Path
 
 
 def open_run(config: Config) -> Run:
     """The run of a config, on disk or not yet."""
-    return Store(Path(config.runs_dir)).open(run_id(identity(config)), label(config), config.task.name)
+    return Store(Path(config.runs_dir)).open(id_of(config), label(config), config.task.name)
 
 
-def run_experiment(config: Config, console: Console, whole: bool = False) -> dict[str, Any]:
-    """The finished result of a config, with its `directory`; nothing is run twice.
+def run_experiment(config: Config, console: Console, whole: bool = False) -> Finished:
+    """The finished run of a config; nothing is run twice.
 
     With `whole` its model is needed too, and made again from the last checkpoint if its files are damaged.
     """
@@ -52,19 +57,19 @@ def run_experiment(config: Config, console: Console, whole: bool = False) -> dic
         return _run_or_find(config, console, whole)
 
 
-def _run_or_find(config: Config, console: Console, whole: bool) -> dict[str, Any]:
+def _run_or_find(config: Config, console: Console, whole: bool) -> Finished:
     run = open_run(config)
-    if not config.force and (found := _found(run, whole)) is not None:
+    if not config.force and (result := _usable_result(run, whole)) is not None:
         console.print(f"finished before, from the store: {run.directory} (force=true runs it again)", soft_wrap=True)
-        return {**found, "directory": str(run.directory)}
-    needed: dict[str, dict[str, Any]] = {}
+        return Finished(result, run.directory)
+    needed: dict[str, Finished] = {}
     for role, prerequisite in prerequisites(config).items():
         if open_run(prerequisite).result() is None:
             console.print(f"first the {role} model: {prerequisite.task.name} {label(prerequisite)}", soft_wrap=True)
         needed[role] = run_experiment(prerequisite, console, whole=True)
     with run.lock(message=console.print):
-        if not config.force and (found := _found(run, whole)) is not None:  # made by another while we waited
-            return {**found, "directory": str(run.directory)}
+        if not config.force and (result := _usable_result(run, whole)) is not None:  # made while we waited
+            return Finished(result, run.directory)
         if config.force:
             run.reset()
         elif (result := run.result()) is not None:
@@ -72,56 +77,41 @@ def _run_or_find(config: Config, console: Console, whole: bool) -> dict[str, Any
             set_aside(run.directory / "result.json")
             said = f"{run.directory}: {names} missing or not as written (checksum); made again from the last checkpoint"
             console.print(f"warning: {said}", style="yellow", soft_wrap=True)
-        return {**_run(config, run, needed, console), "directory": str(run.directory)}
+        return Finished(_run(config, run, needed, console), run.directory)
 
 
-def _found(run: Run, whole: bool) -> dict[str, Any] | None:
+def _usable_result(run: Run, whole: bool) -> Result | None:
+    """The result of a finished run; None where its model is needed and damaged."""
     result = run.result()
     return None if result is not None and whole and _damaged(run, result) else result
 
 
-def _damaged(run: Run, result: dict[str, Any]) -> list[str]:
-    """The files of a run's model that are not what its result says; the oldest results say nothing of them."""
+def _damaged(run: Run, result: Result) -> list[str]:
+    """The files of a run's model that are not what its result says."""
     if not (run.directory / "model").is_dir():
         return ["model"]
-    return damaged(run.directory, result.get("files", {}), "model/")
+    return damaged(run.directory, result.files, "model/")
 
 
-def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: Console) -> dict[str, Any]:
+def _run(config: Config, run: Run, needed: Mapping[str, Finished], console: Console) -> Result:
     """Train and measure with records and tracker around it; whatever happens, both are closed."""
     from spikelm.training.launch import train
 
     about = environment()
-    run.start(asdict(config), about)
+    run.start(config, about)
     console.print(f"run {run.id} in {run.directory}", soft_wrap=True, highlight=False)
     tracker = _tracker(config, run, console)
     ok = False
     started = time.monotonic()
     try:
-        directories = {role: Path(result["directory"]) for role, result in needed.items()}
-        made = train(config, run, directories, tracker, console)
-        result = {
-            **made,
-            "scale": config.scale,
-            "task": config.task.name,
-            "system": config.system or label(config),
-            "recipe": config.recipe,
-            "pretrained": needed["pretrained"]["run_id"] if "pretrained" in needed else None,
-            "teacher": needed["teacher"]["run_id"] if "teacher" in needed else None,
-            "teacher_metrics": needed["teacher"]["metrics"] if "teacher" in needed else {},
-            "seconds": round(time.monotonic() - started, 2),
-            "peak_memory_mb": _peak_memory_mb(config.trainer.devices),
-            "seed": config.seed,
-            "git_commit": about["git_commit"],
-            "versions": about["versions"],
-            "config": asdict(config),
-            "files": file_sums(run.directory, [run.directory / name for name in CHECKSUMMED]),
-        }
-        finished = run.finish(result)
-        tracker.summary(_summary(finished))
-        tracker.table(finished["steps"], "samples", finished.get("samples", []))
+        directories = {role: finished.directory for role, finished in needed.items()}
+        trained = train(config, run, directories, tracker.log, console)
+        seconds = round(time.monotonic() - started, 2)
+        result = run.finish(_result(config, run, needed, about, trained, seconds))
+        tracker.summary(_summary(result))
+        tracker.table(result.steps, "samples", [sample.model_dump() for sample in result.samples])
         ok = True
-        return finished
+        return result
     except SpikeLMError as error:
         _record(run, error)
         raise
@@ -129,6 +119,39 @@ def _run(config: Config, run: Run, needed: dict[str, dict[str, Any]], console: C
         raise _failure(error, config, run) from error
     finally:
         tracker.finish(ok)
+
+
+def _result(
+    config: Config,
+    run: Run,
+    needed: Mapping[str, Finished],
+    about: Environment,
+    trained: Trained,
+    seconds: float,
+) -> Result:
+    """What training and measuring gave, with everything else that a result says."""
+    from spikelm.store.result import Result
+
+    results = {role: finished.result for role, finished in needed.items()}
+    return Result(
+        **plain(trained.record()),
+        run_id=run.id,
+        finished_at=now(),
+        task=config.task.name,
+        system=title(config),
+        scale=config.scale,
+        recipe=config.recipe,
+        seed=config.seed,
+        pretrained=results["pretrained"].run_id if "pretrained" in results else None,
+        teacher=results["teacher"].run_id if "teacher" in results else None,
+        teacher_metrics=results["teacher"].metrics if "teacher" in results else {},
+        seconds=seconds,
+        peak_memory_mb=_peak_memory_mb(config.trainer.devices),
+        git_commit=about.git_commit,
+        versions=about.versions,
+        config=config,
+        files=file_sums(run.directory, [run.directory / name for name in CHECKSUMMED]),
+    )
 
 
 def _record(run: Run, error: Exception) -> None:
@@ -162,9 +185,8 @@ def _peak_memory_mb(devices: int) -> float:
 
 
 def _tracker(config: Config, run: Run, console: Console) -> Tracker:
-    known = labels(config, asdict(config))
-    return make_tracker(
-        mode=config.tracker.mode,  # type: ignore[arg-type]
+    known = labels(config)
+    tracked = TrackedRun(
         project=config.tracker.project,
         entity=config.tracker.entity,
         run_id=run.id,
@@ -172,21 +194,20 @@ def _tracker(config: Config, run: Run, console: Console) -> Tracker:
         group=known.group,
         job_type=known.job_type,
         tags=known.tags,
-        config=plain(asdict(config)),
+        config=plain(to_record(config)),
         directory=run.directory,
-        notify=console.print,
     )
+    return make_tracker(tracked, config.tracker.mode, console.print)  # type: ignore[arg-type]
 
 
-def _summary(result: dict[str, Any]) -> dict[str, Any]:
-    rate, metrics = result["firing_rate"], result["metrics"]
-    ours, ann = result["energy_mj"].get("fp32"), (result.get("energy_ann_mj") or {}).get("fp32")
+def _summary(result: Result) -> dict[str, Any]:
+    """The final values that a tracker shows."""
     return {
-        **metrics,
-        **({"score": headline(result["task"], metrics)} if metrics else {}),
-        **({"energy_of_ann": ours / ann} if ours is not None and ann else {}),
-        **{f"energy_mj/{kind}": value for kind, value in result["energy_mj"].items()},
-        "firing_rate": rate["mean"],
-        "spike_driven": result["spike_driven"]["verdict"],
-        "parameters": result["parameters"],
+        **result.metrics,
+        **({"score": result.score} if result.metrics else {}),
+        **({"energy_of_ann": result.energy_of_ann} if result.energy_of_ann is not None else {}),
+        **{f"energy_mj/{precision}": value for precision, value in result.energy_mj.items()},
+        "firing_rate": result.firing_rate.mean,
+        "spike_driven": result.spike_driven.verdict,
+        "parameters": result.parameters,
     }

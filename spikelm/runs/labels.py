@@ -1,15 +1,19 @@
-"""Where a run belongs in the paper: the file of its system, the tables it is in, and what a tracker groups it by."""
+"""What a run is called: its title for people, its folder's name, its tables, and what a tracker groups it by."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import yaml
 
-from spikelm.config.plugins import config_files
-from spikelm.config.schema import Config, config_dir
+from spikelm.config.compose import load_config
+from spikelm.config.paths import config_dir
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.specs import ClassSpec
+from spikelm.errors import ConfigError
 
 MEASURED = ("energy", "firing")  # columns that a table takes from pretrained runs
 
@@ -22,33 +26,72 @@ class Labels(NamedTuple):
     tags: list[str]
 
 
-def labels(config: Config, saved: Mapping[str, Any]) -> Labels:
+def label(config: Config) -> str:
+    """The readable part of a run's directory: neuron, T, k, backbone, scale, source, seed."""
+    parts = [config.backbone.kind] if config.kind.neuron == "spiking" else []
+    parts.append(config.neuron.name)
+    if config.spiking:
+        parts.append(f"T{config.time_steps}")
+    if "k" in config.neuron.arguments:
+        parts.append(f"k{config.neuron.arguments['k']:g}")
+    if config.quantized:
+        parts.append(f"w{config.weights.name}")
+    return "-".join([*parts, config.backbone.name, config.scale, config.source.name, f"s{config.seed}"])
+
+
+def title(config: Config) -> str:
+    """What people call the run: its system, with whatever was changed of it; else what it is made of."""
+    if not config.system.name:
+        return label(config)
+    changes = departures(config)
+    return config.system.title + (f" ({', '.join(changes)})" if changes else "")
+
+
+def departures(config: Config) -> list[str]:
+    """What a config changes of the system it names, as overrides: `system=spikelm_t4 T=2` departs by T=2."""
+    try:
+        own = _own(config.system.name, config.task.name, config.scale, config.recipe)
+    except ConfigError:  # a system that does not compose here is not the one that was run
+        return [f"not {config.system.name} of this version"]
+    changes = [] if config.T == own.T else [f"T={config.T}"]
+    for group in ("neuron", "weights", "distill"):
+        ours, theirs = _settings(config, group), _settings(own, group)
+        if ours.get("name") != theirs.get("name"):
+            changes.append(f"{group}={ours.get('name')}")
+        else:
+            changes += [f"{group}.{key}={value}" for key, value in ours.items() if theirs.get(key) != value]
+    ours, theirs = _flat(asdict(config.variant)), _flat(asdict(own.variant))
+    changes += [f"variant.{key}={value}" for key, value in ours.items() if theirs[key] != value]
+    return changes
+
+
+def _settings(config: Config, group: str) -> dict[str, Any]:
+    node = getattr(config, group)
+    return _flat(node.to_mapping() if isinstance(node, ClassSpec) else asdict(node))
+
+
+def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    for key, value in node.items():
+        leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return leaves
+
+
+@lru_cache(maxsize=256)
+def _own(system: str, task: str, scale: str, recipe: str) -> Config:
+    """A system as its file has it, on embedded text: where text comes from changes no system."""
+    words = [f"system={system}", f"task={task}", f"scale={scale}", "source=embedded"]
+    return load_config([*words, *([f"recipe={recipe}"] if recipe else [])])
+
+
+def labels(config: Config) -> Labels:
     """By the first table that it is in and its system; a run outside the tables by what it is made of."""
-    task, system = config.task.name, system_file(saved)
-    tables = [f"table{number}" for number in tables_of(system, task)]
-    name = system or config.system or f"{config.neuron['name']} T={config.time_steps}"
-    tags = [config.scale, config.source.name, task, str(config.neuron["name"]), *tables]
-    return Labels(config.tracker.group or " ".join([*tables[:1], name]), task, tags)
-
-
-def system_file(saved: Mapping[str, Any]) -> str:
-    """The name of a system's file for a config; systems of one name are told apart by T, k and neuron."""
-    named = {stem: raw for stem, raw in systems().items() if raw.get("system") == saved.get("system")}
-    if not saved.get("system") or not named:
-        return ""
-
-    def fits(raw: Mapping[str, Any]) -> int:
-        neurons = [entry.get("override /neuron") for entry in raw.get("defaults", []) if isinstance(entry, dict)]
-        same = [raw.get(key) == saved.get(key) for key in ("T", "k") if key in raw]
-        return sum(same) - sum(not found for found in same) + (saved["neuron"]["name"] in neurons)
-
-    return max(named, key=lambda stem: fits(named[stem]))
-
-
-@lru_cache(maxsize=1)
-def systems() -> dict[str, dict[str, Any]]:
-    """conf/system as it is written."""
-    return {path.stem: yaml.safe_load(path.read_text()) for path in config_files("system")}
+    task, name = config.task.name, config.system.name
+    unchanged = bool(name) and not departures(config)
+    tables = [f"table{number}" for number in tables_of(name, task)] if unchanged else []
+    called = name if unchanged else title(config) if name else f"{config.neuron.name} T={config.time_steps}"
+    tags = [config.scale, config.source.name, task, config.neuron.name, *tables]
+    return Labels(config.tracker.group or " ".join([*tables[:1], called]), task, tags)
 
 
 @lru_cache(maxsize=1)

@@ -10,14 +10,24 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from spikelm.runs.experiment import open_run
-from spikelm.runs.identity import label, prerequisites
-from spikelm.catalog.kinds import kind_of
 from spikelm.catalog.energy import ceiling_mj, energy_mj
-from spikelm.config.schema import Config, StageConfig
-from spikelm.measure.workload import generated_terms, head_terms, measured_terms, parameter_count, row_flops, row_tokens, training_memory_gb
+from spikelm.catalog.kinds import kind_of
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.stages import StageConfig
+from spikelm.measure.workload import (
+    generated_terms,
+    head_terms,
+    measured_terms,
+    parameter_count,
+    row_flops,
+    row_tokens,
+    training_memory_gb,
+)
+from spikelm.runs.experiment import open_run
+from spikelm.runs.labels import title
+from spikelm.runs.prerequisites import prerequisites
 
-OPTIMIZERS = {None: "AdamW", "adamw": "AdamW", "adagrad": "Adagrad"}
+OPTIMIZERS = {"adamw": "AdamW", "adagrad": "Adagrad"}
 WIDTH = 136  # of the table of a sweep's plans
 
 
@@ -34,6 +44,37 @@ class Plan:
     energy_ceiling_mj: float | None
     energy_generated_mj: float | None = None  # of the longest text with its beams, by the ANN
     energy_head_mj: float | None = None  # of the LM head, which stays real-valued
+
+
+@dataclass(frozen=True)
+class NeededRun:
+    """A run that a planned one starts from or learns from."""
+
+    role: str  # pretrained or teacher
+    task: str
+    run_id: str
+    state: str
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A dry run: which run it is, which runs it needs, and its numbers."""
+
+    run_id: str
+    state: str
+    directory: str
+    system: str
+    task: str
+    epochs: int | None
+    time_steps: int
+    needs: list[NeededRun]
+    plan: Plan
+
+
+def planned_run(record: Mapping[str, Any]) -> PlannedRun:
+    """Back from what `asdict` made of it."""
+    needs = [NeededRun(**one) for one in record["needs"]]
+    return PlannedRun(**{**record, "needs": needs, "plan": Plan(**record["plan"])})
 
 
 def planned_steps(config: Config) -> int | None:
@@ -68,92 +109,124 @@ def make_plan(config: Config) -> Plan:
     )
 
 
-def show_plan(config: Config, console: Console) -> dict[str, Any]:
-    """Print the plan of a run and of the run it needs; nothing is started or written."""
-    run, plan = open_run(config), make_plan(config)
-    title = f"{config.task.name} · {config.system or label(config)} · dry run"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False, pad_edge=False)
+def plan_run(config: Config) -> PlannedRun:
+    """The plan of a run and of the runs it needs; nothing is started or written."""
+    run = open_run(config)
+    before = [(role, needed, open_run(needed)) for role, needed in prerequisites(config).items()]
+    return PlannedRun(
+        run_id=run.id,
+        state=run.state,
+        directory=str(run.directory),
+        system=title(config),
+        task=config.task.name,
+        epochs=config.stage.epochs,
+        time_steps=config.time_steps,
+        needs=[NeededRun(role, needed.task.name, found.id, found.state) for role, needed, found in before],
+        plan=make_plan(config),
+    )
+
+
+def show_plan(config: Config, planned: PlannedRun, console: Console) -> None:
+    """Print the plan of one run."""
+    heading = f"{planned.task} · {planned.system} · dry run"
+    table = Table(title=heading, title_justify="left", box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column("what")
     table.add_column("value", overflow="fold")
-    stage, devices = config.stage, config.trainer.devices
-    epochs = f"{stage.epochs} epochs of the data"
-    steps = (
-        f"{plan.steps:,}{f' ({epochs})' if stage.epochs else ''}" if plan.steps else epochs if stage.epochs else "none"
-    )
-    most = "at most " if stage.epochs else ""  # rows are seldom as long as they may be
-    pairs, task = config.task.kind == "seq2seq", config.task
-    longest = f"{task.source_length} to {task.target_length}" if pairs else f"{stage.max_length}"
-    work = "training FLOPs" if pairs else "training FLOPs (encoder)"
-    asked = ", teacher" if "teacher" in prerequisites(config) else ""
-    counted = f" (encoder, decoder, LM head{asked})" if pairs else ""
-    each = "" if devices == 1 else f" ({_per_device(stage.batch, devices)} on each of {devices} devices)"
     rows = {
-        "run": f"{run.id} ({run.state})",
-        "backbone": config.backbone.name + (f", {plan.parameters:,} parameters" if plan.parameters else ""),
+        "run": f"{planned.run_id} ({planned.state})",
+        **_model_rows(config, planned.plan),
+        **_work_rows(config, planned),
+        **_energy_rows(config, planned.plan),
+        **{f"needs the {one.role} run": f"{one.task} {one.run_id} ({one.state})" for one in planned.needs},
+    }
+    for what, value in rows.items():
+        table.add_row(what, value)
+    console.print(table)
+
+
+def _model_rows(config: Config, plan: Plan) -> dict[str, str]:
+    size = f", {plan.parameters:,} parameters" if plan.parameters else ""
+    return {
+        "backbone": config.backbone.name + size,
         **({"starts from": config.backbone.path} if config.backbone.path else {}),
-        "neuron": f"{config.neuron['name']}, T={config.time_steps}",
-        **({"weights": str(config.weights["name"])} if config.quantized else {}),
+        "neuron": f"{config.neuron.name}, T={config.time_steps}",
+        **({"weights": config.weights.name} if config.quantized else {}),
+    }
+
+
+def _work_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
+    """Steps, optimiser, tokens, operations and memory of the training."""
+    stage, devices, plan = config.stage, config.trainer.devices, planned.plan
+    pairs, task = config.task.kind == "seq2seq", config.task
+    epochs = f"{stage.epochs} epochs of the data" if stage.epochs else ""
+    steps = f"{plan.steps:,}{f' ({epochs})' if epochs else ''}" if plan.steps else epochs or "none"
+    each = "" if devices == 1 else f" ({_per_device(stage.batch, devices)} on each of {devices} devices)"
+    longest = f"{task.source_length} to {task.target_length}" if pairs else f"{stage.max_length}"
+    most = "at most " if stage.epochs else ""  # rows are seldom as long as they may be
+    asked = ", teacher" if any(one.role == "teacher" for one in planned.needs) else ""
+    counted = f" (encoder, decoder, LM head{asked})" if pairs else ""
+    rows = {
         "steps": f"{steps}, batch {stage.batch}{each}, up to {longest} tokens",
-        "optimiser": f"{OPTIMIZERS[stage.optimizer]}, lr {stage.lr:g} {stage.schedule}, warm-up {stage.warmup:g}, "
-        f"decay {stage.weight_decay:g}{_released_schedule(stage)}",
+        "optimiser": ", ".join(
+            [
+                OPTIMIZERS[stage.optimizer.name],
+                f"lr {stage.lr:g} {stage.schedule.shape}",
+                f"warm-up {stage.schedule.warmup:g}",
+                f"decay {stage.optimizer.weight_decay:g}{_released_schedule(stage)}",
+            ]
+        ),
         "tokens": f"{most}{plan.tokens:,}" if plan.tokens else "by the data",
-        work: f"{most}{plan.flops:.2e}{counted}" if plan.flops else "by the data",
+        "training FLOPs" if pairs else "training FLOPs (encoder)": (
+            f"{most}{plan.flops:.2e}{counted}" if plan.flops else "by the data"
+        ),
     }
     if plan.memory_gb is not None:
-        rows["training memory, about"] = f"{plan.memory_gb:.1f} GB{'' if devices == 1 else ' a device'}"
+        rows["training memory, about"] = f"{plan.memory_gb:.1f} GB{'' if devices == 1 else ' per device'}"
+    return rows
+
+
+def _energy_rows(config: Config, plan: Plan) -> dict[str, str]:
+    """What one inference costs, as far as the sizes tell."""
+    rows = {}
     if plan.energy_ann_mj is not None:
         rows["energy of one inference, ANN"] = f"{plan.energy_ann_mj:.4g} mJ fp32"
     if plan.energy_ceiling_mj is not None:
         rows["energy, every neuron firing"] = f"{plan.energy_ceiling_mj:.4g} mJ fp32, times the firing rate"
-    if pairs and plan.energy_generated_mj is not None:
-        beams, tokens = task.generate["beams"], task.generate["max_length"]
+    if plan.energy_generated_mj is not None:
+        beams, tokens = config.task.generate.beams, config.task.generate.max_length
         longest_text = f"{plan.energy_generated_mj:.4g} mJ fp32 for {tokens} tokens, {beams} beams"
         rows["energy of a generated text, ANN"] = f"at most {longest_text}"
         rows["energy of the LM head, apart"] = f"{plan.energy_head_mj:.4g} mJ fp32"
-    needed = []
-    for role, prerequisite in prerequisites(config).items():
-        before = open_run(prerequisite)
-        needed.append(f"{prerequisite.task.name} {before.id[:8]} ({before.state})")
-        rows[f"needs the {role} run"] = f"{prerequisite.task.name} {before.id} ({before.state})"
-    for what, value in rows.items():
-        table.add_row(what, value)
-    console.print(table)
-    about = {
-        "system": config.system or label(config),
-        "task": config.task.name,
-        "epochs": stage.epochs,
-        "time_steps": config.time_steps,
-    }
-    return {"run_id": run.id, "directory": str(run.directory), **about, "needs": needed, **vars(plan)}
+    return rows
 
 
-def show_plans(plans: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """A row a planned run, with a line for each run it needs: the end of a sweep of dry runs."""
-    table = Table(title=f"{len(plans)} planned runs", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+def show_plans(planned_runs: Sequence[PlannedRun], console: Console) -> None:
+    """One row per planned run, with a line for each run it needs: the end of a sweep of dry runs."""
+    table = Table(title=f"{len(planned_runs)} planned runs", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("system", "T", "task"):
         table.add_column(column, no_wrap=True)
     for column in ("parameters", "steps", "tokens", "FLOPs", "GB", "mJ ANN", "ceiling"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("needs", no_wrap=True)
-    for plan in plans:
-        ceiling = plan["energy_ceiling_mj"]
+    for planned in planned_runs:
+        plan = planned.plan
         table.add_row(
-            plan["system"],
-            str(plan["time_steps"]),
-            plan["task"].removeprefix("glue/"),
-            f"{plan['parameters'] / 1e6:.1f}M" if plan["parameters"] else "–",
-            f"{plan['steps']:,}" if plan["steps"] else f"{plan['epochs']} epochs",
-            f"{plan['tokens']:.2e}" if plan["tokens"] else "–",
-            f"{plan['flops']:.1e}" if plan["flops"] else "–",
-            f"{plan['memory_gb']:.1f}" if plan["memory_gb"] else "–",
-            f"{plan['energy_ann_mj']:.4g}" if plan["energy_ann_mj"] else "–",
-            "–" if ceiling is None else f"{ceiling:.4g}",
-            "\n".join(plan["needs"]) or "–",
+            planned.system,
+            str(planned.time_steps),
+            planned.task.removeprefix("glue/"),
+            f"{plan.parameters / 1e6:.1f}M" if plan.parameters else "–",
+            f"{plan.steps:,}" if plan.steps else f"{planned.epochs} epochs",
+            f"{plan.tokens:.2e}" if plan.tokens else "–",
+            f"{plan.flops:.1e}" if plan.flops else "–",
+            f"{plan.memory_gb:.1f}" if plan.memory_gb else "–",
+            f"{plan.energy_ann_mj:.4g}" if plan.energy_ann_mj else "–",
+            "–" if plan.energy_ceiling_mj is None else f"{plan.energy_ceiling_mj:.4g}",
+            "\n".join(f"{one.task} {one.run_id[:8]} ({one.state})" for one in planned.needs) or "–",
         )
     # Whatever the width of the terminal: a folded row is not read.
     wide = console if console.width >= WIDTH else Console(file=console.file, width=WIDTH)
     wide.print(table)
-    meaning = "GB: training memory a device, about. ceiling: mJ of an inference in which every neuron fires."
+    meaning = "GB: training memory of one device, about. ceiling: mJ of an inference in which every neuron fires."
     console.print(f"  {meaning} needs: the runs it starts or learns from.", soft_wrap=True)
 
 
@@ -163,7 +236,7 @@ def _per_device(batch: int, devices: int) -> str:
 
 def _released_schedule(stage: StageConfig) -> str:
     """What a schedule that is not stepped once an update comes to."""
-    if not (stage.schedule_speed or stage.schedule_stretch) or not stage.steps:
+    if stage.schedule.speed == stage.schedule.stretch == 1 or not stage.steps:
         return ""
-    end = round((stage.schedule_stretch or 1) * stage.steps / (stage.schedule_speed or 1))
+    end = round(stage.schedule.stretch * stage.steps / stage.schedule.speed)
     return f"; the rate is 0 from update {end:,}" if end < stage.steps else f"; made for {end:,} updates"

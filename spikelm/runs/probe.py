@@ -2,30 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from spikelm.config.settings.schema import Config
 from spikelm.neurons import Neuron
 from spikelm.neurons.amplitude import AmplitudeNeuron
 from spikelm.neurons.kernels.clip import clip_run
-from spikelm.neurons.kernels.arctan import wide
+from spikelm.neurons.kernels.precision import wide
 
 BINS = 161
 SITE = "encoder.layer.0.ffn1_in"  # the first feed-forward linear of the first block (appendix A.4)
 
 
-def load_for_probe(directory: Path, saved: dict[str, Any], root: Path) -> tuple[nn.Module, dict[str, Tensor]]:
+@dataclass(frozen=True)
+class StepPicture:
+    """One time step of a site: histograms of what goes in and of the potential, and shares of what comes out."""
+
+    input: list[float]
+    membrane: list[float]
+    height: float  # of a spike
+    negative: float  # share of negative spikes
+    silent: float
+    positive: float
+    deviation: dict[str, float]  # of input and membrane
+
+
+@dataclass(frozen=True)
+class SitePicture:
+    """A site at every time step; `edges` are those of the histograms' bins."""
+
+    site: str
+    edges: list[float]
+    steps: list[StepPicture]
+
+
+def read_picture(record: Mapping[str, Any]) -> SitePicture:
+    """Back from what `asdict` made of it."""
+    return SitePicture(record["site"], record["edges"], [StepPicture(**step) for step in record["steps"]])
+
+
+def load_for_probe(directory: Path, config: Config, root: Path) -> tuple[nn.Module, dict[str, Tensor]]:
     """The model of a finished run and its measurement samples, tokenised in the store `root`."""
     from spikelm.spiking import load_pretrained
-    from spikelm.training.stage import audit_batch
     from spikelm.training.fit import quiet_libraries
+    from spikelm.training.samples import measurement_samples
 
     quiet_libraries()
     torch.manual_seed(0)
-    batch = audit_batch({**saved, "runs_dir": str(root)}, saved["measure"]["samples"])
+    (batch, *_) = measurement_samples(replace(config, runs_dir=str(root)))
     model = load_pretrained(directory / "model")
     model.eval()
     return model, batch
@@ -70,7 +100,7 @@ def membranes(neuron: Neuron, x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def picture(model: nn.Module, batch: dict[str, Tensor], site: str = SITE) -> dict[str, Any]:
+def picture(model: nn.Module, batch: dict[str, Tensor], site: str = SITE) -> SitePicture:
     """Histograms of input, membrane potential and spikes of a site at each time step, as plain numbers."""
     neuron, x = inputs_of(model, batch)[site]
     potentials, spikes = membranes(neuron, x), neuron(x)
@@ -80,17 +110,17 @@ def picture(model: nn.Module, batch: dict[str, Tensor], site: str = SITE) -> dic
     for t in range(x.shape[0]):
         fired = spikes[t]
         steps.append(
-            {
-                "input": _shares(x[t], edges),
-                "membrane": _shares(potentials[t], edges),
-                "height": float(fired.abs().max()),
-                "negative": float((fired < 0).double().mean()),
-                "silent": float((fired == 0).double().mean()),
-                "positive": float((fired > 0).double().mean()),
-                "deviation": {"input": float(x[t].std()), "membrane": float(potentials[t].std())},
-            }
+            StepPicture(
+                input=_shares(x[t], edges),
+                membrane=_shares(potentials[t], edges),
+                height=float(fired.abs().max()),
+                negative=float((fired < 0).double().mean()),
+                silent=float((fired == 0).double().mean()),
+                positive=float((fired > 0).double().mean()),
+                deviation={"input": float(x[t].std()), "membrane": float(potentials[t].std())},
+            )
         )
-    return {"site": site, "edges": edges.tolist(), "steps": steps}
+    return SitePicture(site, edges.tolist(), steps)
 
 
 def _shares(values: Tensor, edges: Tensor) -> list[float]:

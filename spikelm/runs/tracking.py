@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from spikelm.store.records import plain
+from spikelm.store.atomic import plain
 
 Mode = Literal["online", "offline", "disabled"]
 Notify = Callable[[str], None]
@@ -38,8 +38,8 @@ class Tracker:
 
 
 @dataclass(frozen=True)
-class _Job:
-    """What `wandb.init` is told about one run."""
+class TrackedRun:
+    """What W&B is told about one run."""
 
     project: str
     entity: str | None
@@ -56,7 +56,7 @@ class WandbTracker(Tracker):
     """One W&B run, fed through a bounded queue by one daemon thread; metrics.csv stays the truth."""
 
     def __init__(
-        self, job: _Job, online: bool, notify: Notify, *, queue_size: int = QUEUE_SIZE,
+        self, job: TrackedRun, online: bool, notify: Notify, *, queue_size: int = QUEUE_SIZE,
         init_seconds: float = INIT_SECONDS, finish_seconds: float = FINISH_SECONDS,
     ) -> None:  # fmt: skip
         self._job = job
@@ -223,14 +223,9 @@ def effective_mode(mode: Mode, notify: Notify) -> Mode:
     return "disabled" if asked == "disabled" else "offline"
 
 
-def make_tracker(
-    mode: Mode, project: str, entity: str | None, run_id: str, name: str, group: str, tags: Sequence[str],
-    config: Mapping[str, Any], directory: Path, notify: Notify, finish_seconds: float = FINISH_SECONDS,
-    job_type: str | None = None,
-) -> Tracker:  # fmt: skip
+def make_tracker(run: TrackedRun, mode: Mode, notify: Notify, finish_seconds: float = FINISH_SECONDS) -> Tracker:
     """A tracker of one run, to be finished by its job; `notify` may be called from another thread."""
     mode = effective_mode(mode, notify)
     if mode == "disabled":
         return Tracker()
-    job = _Job(project, entity, run_id, name, group, tags, config, Path(directory), job_type)
-    return WandbTracker(job, mode == "online", notify, finish_seconds=finish_seconds)
+    return WandbTracker(run, mode == "online", notify, finish_seconds=finish_seconds)

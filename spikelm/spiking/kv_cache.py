@@ -1,23 +1,72 @@
-"""A KV cache of spikes: two bits a value instead of a float, for self and cross attention.
+"""A KV cache of spikes: two bits per value instead of a float, for self and cross attention.
 
-Caching is exact. Key and value neurons have memory over time steps only, never over tokens (facts 2.21), so the spikes
-of a token at step t are the same whatever follows it. Rows are t*B + b, so everything that picks rows of the batch
-(beams, crops, repeats) picks them at every time step: transformers' own cache would pick among the first step's alone.
-Values that are not {-a_t, 0, a_t} are kept as floats from then on. A layer is unpacked when it is attended to; that
-copy lives for one attention.
+Caching is exact. Key and value neurons have memory over time steps only, never over tokens, so the spikes of a token at
+step t are the same whatever follows it. Rows are t*B + b, so everything that picks rows of the batch (beams, crops,
+repeats) picks them at every time step: transformers' own cache would pick among the first step's alone.
+
+Spikes {-a_t, 0, a_t} are stored four to a byte along the last axis, beside one amplitude per time step; a place of a
+byte holds s + 1 for the sign s. A layer is unpacked when it is attended to, and that copy lives for one attention: the
+whole past is unpacked for every token, so words of many bytes are taken apart at once. Values that are no such spikes
+are kept as floats from then on.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
 
 from spikelm.errors import ConfigError
-from spikelm.spiking.spike_codes import amplitudes, pack, unpack
+from spikelm.spiking.conversion import conversion_of
+
+PER_BYTE = 4
+_ZERO = 1 + 4 + 16 + 64  # the byte of four silent values
+
+
+def amplitudes(x: Tensor, before: Tensor | None = None) -> Tensor | None:
+    """a_t of x (T, ...), or None where x (or x after values of the amplitudes `before`) is not {-a_t, 0, a_t}.
+
+    The values decide, not the neuron's name. One boolean is read, which a GPU waits for once per call.
+    """
+    size = x.flatten(1).abs()
+    level = size.amax(1)
+    if before is not None:
+        level = torch.maximum(level, before)
+    ternary = ((size == 0) | (size == level[:, None])).all() & torch.isfinite(level).all()
+    if before is not None:
+        ternary &= ((before == 0) | (before == level)).all()  # a silent past fits any amplitude
+    return level if ternary else None
+
+
+def pack(x: Tensor) -> Tensor:
+    """Signs of x (..., d) as bytes (..., ceil(d / 4)); a byte holds values at equal places of four quarters of d."""
+    signs = F.pad(x, (0, -x.shape[-1] % PER_BYTE)).sign().unflatten(-1, (PER_BYTE, -1))
+    places, _, _ = _constants(x.dtype, torch.uint8, x.device)
+    # No matmul: the audit counts those. Exact: whole numbers up to 170.
+    return signs.mul_(places[:, None]).sum(-2).add_(_ZERO).to(torch.uint8)
+
+
+def unpack(packed: Tensor, amplitude: Tensor, width: int) -> Tensor:
+    """Values (T, ..., width) of bytes (T, ..., ceil(width / 4)); eight bytes at a time where they come in eights."""
+    word = torch.int64 if packed.shape[-1] % 8 == 0 else torch.uint8
+    _, shifts, mask = _constants(amplitude.dtype, word, packed.device)
+    digits = torch.bitwise_right_shift(packed.view(word).unsqueeze(-2), shifts).bitwise_and_(mask)
+    height = amplitude.view(-1, *[1] * (packed.dim() - 1))
+    values = digits.view(torch.uint8).flatten(-2).to(amplitude.dtype).sub_(1).mul_(height)  # exact: -1, 0 and 1
+    return values if values.shape[-1] == width else values[..., :width]
+
+
+@lru_cache(maxsize=16)
+def _constants(dtype: torch.dtype, word: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, int]:
+    """The worth of a byte's four places, how far to shift for each, and the mask of the lowest one of every byte."""
+    shifts = torch.tensor([0, 2, 4, 6], device=device)
+    mask = int.from_bytes(bytes([3] * word.itemsize), "little")
+    with torch.inference_mode(False):  # used again outside of it
+        return (4.0 ** torch.arange(4, device=device)).to(dtype), shifts.to(word)[:, None], mask
 
 
 class SpikeStore:
@@ -44,10 +93,10 @@ class SpikeStore:
             return
         # Nearly always the same amplitudes again: one comparison says so.
         if self.amplitude is not None and not torch.equal(new.sign() * _over(self.amplitude, new), new):
-            found = amplitudes(new, self.amplitude)
-            if found is None:
+            amplitude = amplitudes(new, self.amplitude)
+            if amplitude is None:
                 self.data = unpack(self.data, self.amplitude, self.width)
-            self.amplitude = found
+            self.amplitude = amplitude
         self.data = torch.cat([self.data, new if self.amplitude is None else pack(new)], dim=-2)
 
     def read(self) -> Tensor | None:
@@ -156,7 +205,8 @@ def spike_cache(config: Any, T: int) -> Cache:
 
 def prepare_cache(config: Any, generation: Any, model_kwargs: dict[str, Any]) -> bool:
     """Give generate() a spike cache; False where transformers' own choice stands."""
-    T = config.spikelm["T"]
+    conversion = conversion_of(config)
+    T = conversion.T if conversion else 1
     given = model_kwargs.get("past_key_values")
     kind = generation.cache_implementation
     inner = given.self_attention_cache if isinstance(given, EncoderDecoderCache) else given

@@ -1,4 +1,4 @@
-"""One attention for all variants: what low-bit systems do between query, key and value (facts 2.4 to 2.8).
+"""One attention for all variants: what low-bit systems do between query, key and value (docs/lowbit.md).
 
 - quantized: query and attention probabilities are rounded by neurons too (TernaryBERT, BinaryBERT, BiT).
 - boolean: no softmax; a query attends to every key with a positive score (BiBERT's Bi-Attention).
@@ -41,7 +41,7 @@ class Bool(torch.autograd.Function):
 
 
 class RankOne(nn.Module):
-    """Five numbers a token from the layer's real-valued input x: qp, kp, qm, km, vp, each Linear(H, 1)."""
+    """Five numbers per token from the layer's real-valued input x: qp, kp, qm, km, vp, each Linear(H, 1)."""
 
     def __init__(self, hidden: int, deviation: float) -> None:
         super().__init__()

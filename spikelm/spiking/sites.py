@@ -59,7 +59,8 @@ class Stack:
         return f"{self.path}.{self.blocks}".lstrip(".")
 
 
-# Facts 2.15: six linears per layer, whose q, k and v share one input neuron, and the outputs of key and value.
+# SpikeLM (paper section 3.1): six linears per layer, of which q, k and v share one input neuron, and the outputs of key
+# and value.
 BERT = Stack(
     path="encoder",
     blocks="layer",
@@ -73,7 +74,7 @@ BERT = Stack(
     ),
 )
 
-# Facts 2.11: SpikingFormer has the same places; keys and values are normed before they are spiked.
+# SpikingFormer has the same places; keys and values are normed before they are spiked (docs/spiking_rivals.md).
 SPIKINGFORMER = replace(
     BERT,
     sites=tuple(
@@ -82,7 +83,7 @@ SPIKINGFORMER = replace(
     ),
 )
 
-# Facts 2.10: the student of SpikeBERT spikes what leaves each linear and its norm, and what enters the output's.
+# The student of SpikeBERT spikes what leaves each linear and its norm, and what enters the attention's output.
 SPIKFORMER = Stack(
     path="encoder",
     blocks="layer",
@@ -97,7 +98,7 @@ SPIKFORMER = Stack(
     ),
 )
 
-# Facts 2.22: SpikeGPT spikes what leaves a block's two halves; its linears read what is not spiked.
+# SpikeGPT spikes what leaves a block's two halves; its linears read what is not spiked.
 SPIKEGPT = Stack(
     path="",
     blocks="blocks",
@@ -105,8 +106,8 @@ SPIKEGPT = Stack(
     entry="embeddings",
 )
 
-# Facts 2.20: the same in BART and mBART. A decoder layer has ten linears: q, k, v of self attention share one input
-# neuron, k and v of cross attention another. BART_base: 96 linears fed by 66 neurons, 36 more on keys and values.
+# The same in BART and mBART. A decoder layer has ten linears: q, k, v of self attention share one input neuron, k and v
+# of cross attention another. BART_base: 96 linears fed by 66 neurons, 36 more on keys and values.
 _SELF = (
     Site("qkv_in", "self_attn", "input"),
     Site("key_out", "self_attn.k_proj", "output", memory=False),
@@ -144,6 +145,7 @@ GPT2 = Stack(
 
 ARCHITECTURES: dict[str, tuple[Stack, ...]] = {
     "bert": (BERT,),
+    "roberta": (BERT,),
     "bart": BART,
     "mbart": BART,
     "gpt2": (GPT2,),
@@ -151,9 +153,6 @@ ARCHITECTURES: dict[str, tuple[Stack, ...]] = {
     "spikformer": (SPIKFORMER,),
     "spikegpt": (SPIKEGPT,),
 }
-
-#: sites of a decoder whose tokens are the encoder's
-SOURCE_SITES = frozenset(site.name for site in _CROSS if site.source)
 
 
 def stacks_of(model: nn.Module) -> tuple[Stack, ...]:

@@ -3,13 +3,13 @@
 - T copies of the embedding output enter the blocks as a batch of T*B, time step by time step; what leaves
   them is averaged over T, so pooler and heads see ordinary hidden states (folding.py).
 - Neurons are child modules (`spike_in`, `spike_out`) called by hooks; no parameter changes its name.
-- Keys and values are spikes before they are cached, and generate() caches them as such (cache.py).
+- Keys and values are spikes before they are cached, and generate() caches them as such (kv_cache.py).
 - The model's class becomes a subclass whose from_pretrained restores the neurons, amplitudes included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,15 +18,18 @@ from torch import Tensor, nn
 from transformers import EncoderDecoderCache, PreTrainedModel
 from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
 
-from spikelm.errors import ConfigError
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
+from spikelm.errors import CheckpointError, ConfigError
 from spikelm.neurons import Neuron, build_neuron
+from spikelm.spiking.conversion import Conversion, conversion_of
 from spikelm.spiking.folding import fold, over_time, source_steps, spread
 from spikelm.spiking.kv_cache import prepare_cache, spike_cache
 from spikelm.spiking.saved.dropout import keep_bits
 from spikelm.spiking.saved.linear import keep_spikes
 from spikelm.spiking.saved.sdpa import keep_less
 from spikelm.spiking.sites import HIDDEN, Site, features, stacks_of
-from spikelm.spiking.variants import POOLER, alter, changed, linears_of, sites_of
+from spikelm.spiking.variants import POOLER, alter, linears_of, sites_of
 from spikelm.weights import WeightQuantizer, quantize_weights, quantized
 
 if TYPE_CHECKING:
@@ -40,7 +43,10 @@ class Spiking(_Model):
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
-        _attach(self, config.spikelm)
+        conversion = conversion_of(config)
+        if conversion is None:
+            raise CheckpointError("this config does not say which neurons the model has", "load the plain class")
+        _attach(self, conversion)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -66,26 +72,26 @@ def spiking_class(cls: type) -> Any:
     """The spiking subclass of a Hugging Face model class: BertModel -> SpikingBertModel."""
     if cls not in _classes:
         body = {"__module__": __name__, "__doc__": f"{cls.__name__} with spiking neurons."}
-        made = type(f"Spiking{cls.__name__}", (Spiking, cls), body)
+        spiking = type(f"Spiking{cls.__name__}", (Spiking, cls), body)
         # transformers keeps by class what output_hidden_states may record, and fills it in __init__,
         # which a model converted in place has already gone through as its plain class.
-        _CAN_RECORD_REGISTRY[str(made)] = getattr(cls, "_can_record_outputs", None) or {}
-        _classes[cls] = made
+        _CAN_RECORD_REGISTRY[str(spiking)] = getattr(cls, "_can_record_outputs", None) or {}
+        _classes[cls] = spiking
     return _classes[cls]
 
 
 def spikify(
     model: Any,
-    neuron: Mapping[str, Any] | None,
+    neuron: ClassSpec | None,
     T: int,
     cross: Literal["step", "mean"] = "step",
-    weights: Mapping[str, Any] | None = None,
-    variant: Mapping[str, Any] | None = None,
+    weights: QuantizerSpec | None = None,
+    variant: VariantConfig | None = None,
 ) -> nn.Module:
-    """Convert a supported Hugging Face model in place; `neuron` is a config node with a `_target_`.
+    """Convert a supported Hugging Face model in place: spikify(model, ClassSpec.of(BiSpike, k=2), T=4).
 
     cross: a decoder attends at step t to the encoder at step t, or at every step to the encoder's mean over time.
-    weights: a quantiser's config node, for the blocks' linears; it may come without a neuron.
+    weights: the quantiser of the blocks' linears, QuantizerSpec.of(Binary); it may come without a neuron.
     variant: what else a low-bit system changes (variants.py).
     """
     if isinstance(model, Spiking):
@@ -94,16 +100,17 @@ def spikify(
         raise ConfigError(f"T={T}: the number of time steps is at least 1")
     if cross not in ("step", "mean"):
         raise ConfigError(f"cross={cross!r}: the encoder is attended to by step or by its mean", "cross=step")
-    options = {
-        "cross": cross if cross != "step" else None,
-        "weights": dict(weights) if weights else None,
-        "variant": changed(variant),
-    }
-    spec = {"neuron": dict(neuron) if neuron else None, "T": T, **{key: v for key, v in options.items() if v}}
-    _attach(model, spec)
+    conversion = Conversion(
+        T=T,
+        neuron=ClassSpec(neuron.target, dict(neuron.arguments)) if neuron else ClassSpec(),
+        weights=weights or QuantizerSpec(),
+        variant=variant or VariantConfig(),
+        cross=cross,
+    )
+    _attach(model, conversion)
     for module in quantized(model):
         module.quantizer.start(module.weight)
-    model.config.spikelm = spec
+    conversion.record_in(model.config)
     model.__class__ = spiking_class(type(model))
     return model
 
@@ -113,53 +120,51 @@ def neurons(model: nn.Module) -> Iterator[Neuron]:
     return (module for module in model.modules() if isinstance(module, Neuron))
 
 
-def _attach(model: Any, spec: Mapping[str, Any]) -> None:
-    """Give a model what its `spikelm` entry says."""
-    stacks, variant = stacks_of(model), spec.get("variant", {})
-    base = model.base_model
+def _attach(model: Any, conversion: Conversion) -> None:
+    """Give a model the neurons, quantisers and changes of its conversion."""
+    stacks, base = stacks_of(model), model.base_model
     for stack in stacks:
         try:
             base.get_submodule(stack.prefix)
         except AttributeError as error:
             raise ConfigError(f"{type(model).__name__} has no {stack.prefix}", "convert the whole model") from error
-    neuron = {**spec["neuron"], "T": spec["T"]} if spec["neuron"] else None
-    if neuron:
-        build_neuron(neuron)  # one that cannot be built must leave the model as it was
-    if variant:
-        alter(model, variant, neuron)
-    if weights := spec.get("weights"):
-        quantize_weights(model, weights, list(linears_of(model, stacks, variant)))
-    if neuron:
-        _attach_neurons(model, neuron, variant, spec.get("cross", "step"))
+    if conversion.neuron:
+        build_neuron(conversion.neuron, conversion.T)  # one that cannot be built must leave the model as it was
+    if conversion.variant != VariantConfig():
+        alter(model, conversion)
+    if conversion.weights:
+        quantize_weights(model, conversion.weights, list(linears_of(model, stacks, conversion.variant)))
+    if conversion.neuron:
+        _attach_neurons(model, conversion)
 
 
-def _attach_neurons(model: Any, spec: Mapping[str, Any], variant: Mapping[str, Any], cross: str) -> None:
-    base, T = model.base_model, spec["T"]
+def _attach_neurons(model: Any, conversion: Conversion) -> None:
+    base, T, aligned = model.base_model, conversion.T, conversion.cross == "step"
     for stack in stacks_of(model):
         for index, block in enumerate(base.get_submodule(stack.prefix)):
-            for site in sites_of(stack, variant):
-                _attach_neuron(
-                    block, site, _scaled(spec, site, model.config), f"{stack.prefix}.{index}.{site.name}", cross
-                )
+            for site in sites_of(stack, conversion.variant):
+                neuron = build_neuron(_scaled(conversion.neuron, site, model.config), T, site.memory)
+                neuron.site = f"{stack.prefix}.{index}.{site.name}"
+                _attach_neuron(block, site, neuron, aligned)
         keep_spikes(base.get_submodule(stack.prefix))
         keep_bits(base.get_submodule(stack.prefix))
-        fold(base, stack, T, aligned=cross == "step")
+        fold(base, stack, T, aligned)
         if stack.cached:
             base.get_submodule(stack.path).register_forward_pre_hook(_give_cache, with_kwargs=True)
     keep_less(model)
-    if variant.get("pooler") and base.pooler is not None:
-        _attach_neuron(base, POOLER, {**spec, "T": 1}, POOLER.name, cross)  # after the mean over time
+    if conversion.variant.pooler and base.pooler is not None:
+        neuron = build_neuron(conversion.neuron, 1, POOLER.memory)  # after the mean over time
+        neuron.site = POOLER.name
+        _attach_neuron(base, POOLER, neuron, aligned)
 
 
-def _attach_neuron(block: Any, site: Site, spec: Mapping[str, Any], name: str, cross: str) -> None:
+def _attach_neuron(block: Any, site: Site, neuron: Neuron, aligned: bool) -> None:
     host = block.get_submodule(site.path)
-    neuron = build_neuron(spec, memory=site.memory)
-    neuron.site = name
     neuron.fit_to(features(host, site))
     host.add_module(site.child, neuron)
     # Hooks find their neuron on the module they are called with: copies of a model stay independent.
     if site.source and site.at == "input":
-        host.aligned = cross == "step"
+        host.aligned = aligned
         host.register_forward_pre_hook(partial(_spike_source, site), with_kwargs=True)
     elif site.at == "input":
         host.register_forward_pre_hook(partial(_spike_input, site), with_kwargs=True)
@@ -167,11 +172,11 @@ def _attach_neuron(block: Any, site: Site, spec: Mapping[str, Any], name: str, c
         host.register_forward_hook(partial(_spike_output, site))
 
 
-def _scaled(arguments: Mapping[str, Any], site: Site, config: Any) -> Mapping[str, Any]:
-    """The neuron's arguments with the threshold that its site asks for; elastic neurons have none to scale."""
-    if not site.threshold or "theta" not in arguments:
-        return arguments
-    return {**arguments, "theta": arguments["theta"] * getattr(config, site.threshold)}
+def _scaled(neuron: ClassSpec, site: Site, config: Any) -> ClassSpec:
+    """The neuron with the threshold that its site asks for; elastic neurons have none to scale."""
+    if not site.threshold or "theta" not in neuron.arguments:
+        return neuron
+    return neuron.having(theta=neuron.arguments["theta"] * getattr(config, site.threshold))
 
 
 def _spike_input(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:

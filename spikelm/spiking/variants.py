@@ -2,58 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
+from spikelm.config.settings.backbone import VariantConfig
 from spikelm.errors import ConfigError
 from spikelm.neurons import build_neuron
+from spikelm.spiking.conversion import Conversion
 from spikelm.spiking.lowbit_attention import NAME, give_attention
 from spikelm.spiking.sites import BERT, Site, Stack
 
 QUERY = Site("query_out", "attention.self.query", "output", memory=False)
 POOLER = Site("pooler_in", "pooler.dense", "input")
-DEFAULTS = {"attention": "real", "activation": None, "pooler": False, "width": 1.0}
 
 
-def changed(variant: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What of a variant is not the default: what is saved with a model, and what makes a run another one."""
-    return {key: value for key, value in (variant or {}).items() if value != DEFAULTS[key]}
+def changes_of(variant: VariantConfig) -> list[str]:
+    """The fields of a variant that are not as in a model without one."""
+    return [name for name, value in vars(variant).items() if value != getattr(VariantConfig(), name)]
 
 
-def alter(model: Any, variant: Mapping[str, Any], neuron: Mapping[str, Any] | None) -> None:
-    """Apply a variant to a BERT, before weights are quantised and neurons are attached."""
+def alter(model: Any, conversion: Conversion) -> None:
+    """Apply the variant of a conversion to a BERT, before weights are quantised and neurons are attached."""
+    variant = conversion.variant
     if model.config.model_type != "bert":
-        raise ConfigError(f"variant.{next(iter(variant))} is for a BERT, not for {model.config.model_type}")
-    attention = variant.get("attention", "real")
-    if attention != "real" and not neuron:
+        raise ConfigError(f"variant.{changes_of(variant)[0]} is for a BERT, not for {model.config.model_type}")
+    attention = variant.attention
+    if attention != "real" and not conversion.neuron:
         raise ConfigError(f"variant.attention={attention} rounds the query: it needs a neuron", "neuron=sign")
     blocks = model.base_model.get_submodule(BERT.prefix)
     for index, block in enumerate(blocks):
-        if variant.get("width", 1.0) != 1.0:
-            narrow(block, variant["width"])
-        if variant.get("activation"):
-            block.intermediate.intermediate_act_fn = ACT2FN[variant["activation"]]
+        if variant.width != 1.0:
+            narrow(block, variant.width)
+        if variant.activation:
+            block.intermediate.intermediate_act_fn = ACT2FN[variant.activation]
         if attention == "real":
             continue
         probabilities = None
         if attention != "boolean":
-            probabilities = build_neuron(neuron or {}, memory=False)
+            probabilities = build_neuron(conversion.neuron, conversion.T, memory=False)
             probabilities.site = f"{BERT.prefix}.{index}.attn_probs"
         give_attention(model, block, attention, probabilities)
     if attention != "real":
         model.set_attn_implementation(NAME)
 
 
-def sites_of(stack: Stack, variant: Mapping[str, Any]) -> tuple[Site, ...]:
+def sites_of(stack: Stack, variant: VariantConfig) -> tuple[Site, ...]:
     """The sites of a stack, the query's output among them where the variant asks for it."""
-    return (*stack.sites, QUERY) if variant.get("attention", "real") != "real" else stack.sites
+    return (*stack.sites, QUERY) if variant.attention != "real" else stack.sites
 
 
-def linears_of(model: Any, stacks: tuple[Stack, ...], variant: Mapping[str, Any]) -> Iterator[nn.Module]:
+def linears_of(model: Any, stacks: tuple[Stack, ...], variant: VariantConfig) -> Iterator[nn.Module]:
     """The linears whose weights are quantised: all of the blocks but the real-valued estimators, and the pooler's."""
     base = model.base_model
     for stack in stacks:
@@ -61,7 +63,7 @@ def linears_of(model: Any, stacks: tuple[Stack, ...], variant: Mapping[str, Any]
             weight = getattr(module, "weight", None)
             if weight is not None and weight.dim() == 2 and not name.endswith("residual.estimate"):
                 yield module
-    if variant.get("pooler") and getattr(base, "pooler", None) is not None:
+    if variant.pooler and getattr(base, "pooler", None) is not None:
         yield base.pooler.dense
 
 

@@ -13,7 +13,8 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from spikelm.store.records import disk_errors, write_atomic
+from spikelm.machine.disk import disk_errors
+from spikelm.store.atomic import write_atomic
 
 _log = logging.getLogger(__name__)
 SUMS = "SHA256SUMS"  # of a folder's files
@@ -38,14 +39,14 @@ def seal(path: Path, digest: str) -> None:
 
 def broken_seal(path: Path) -> bool:
     """Whether a file is not what its checksum says; False where it has none."""
-    found = _read(seal_path(path))
-    return found is not None and found.get(path.name) != file_hash(path)
+    sums = _read(seal_path(path))
+    return sums is not None and sums.get(path.name) != file_hash(path)
 
 
 def seal_folder(folder: Path) -> None:
     """Keep the checksums of all files of a folder in it."""
-    found = file_sums(folder, [folder])
-    write_atomic(folder / SUMS, "".join(f"{digest}  {name}\n" for name, digest in found.items()))
+    sums = file_sums(folder, [folder])
+    write_atomic(folder / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()))
 
 
 def damaged_in(folder: Path) -> list[str]:
@@ -106,5 +107,5 @@ def _read(path: Path) -> dict[str, str] | None:
     except ValueError:
         return {path.name.removesuffix(SEAL): ""}
     rows = (line.split("  ", 1) for line in text.splitlines())
-    found = {row[1]: row[0] for row in rows if len(row) == 2}
-    return found or {path.name.removesuffix(SEAL): ""}
+    sums = {row[1]: row[0] for row in rows if len(row) == 2}
+    return sums or {path.name.removesuffix(SEAL): ""}

@@ -1,4 +1,4 @@
-"""What was found out about files, kept until they change: paths cannot change a result, contents can."""
+"""What was found out about files (hashes, counts), kept until they change: contents change a result, paths do not."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from spikelm.catalog.checkpoint_files import pinned, weights_file, weights_folder
+from spikelm.machine.disk import disk_errors
+from spikelm.store.atomic import write_atomic
 from spikelm.store.checksums import broken_seal, file_hash, seal
-from spikelm.store.records import digest, disk_errors, write_atomic
+from spikelm.store.hashing import digest
 
 READING = 1  # raise when the same files no longer give the same rows or documents
 
 
 def place_of(cache: Path, files: Iterable[list[Path]], settings: dict[str, Any]) -> Path:
     """Where a fact on these files is kept: another size, time of change or setting is another place."""
-    stats = [[str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns] for some in files for path in some]
+    paths = (path for group in files for path in group)
+    stats = [[str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
     return cache / "hashes" / digest([READING, stats, settings])
 
 
@@ -28,18 +32,28 @@ def recall(place: Path | None) -> Any:
     return json.loads(text) if text.startswith("{") else text or None
 
 
-def remember(place: Path | None, found: Any) -> Any:
+def remember(place: Path | None, fact: Any) -> Any:
     """Keep a hash (text) or several facts (a mapping), and give it back."""
     if place is not None:
         with disk_errors(place.parent):
             place.parent.mkdir(parents=True, exist_ok=True)
-        text = (json.dumps(found) if isinstance(found, dict) else found) + "\n"
+        text = (json.dumps(fact) if isinstance(fact, dict) else fact) + "\n"
         seal(place, hashlib.sha256(text.encode()).hexdigest())
         write_atomic(place, text)
-    return found
+    return fact
 
 
 def cached_file_hash(path: Path, cache: Path) -> str:
     """`file_hash`, from the cache when the file has not changed."""
     place = place_of(cache, [[path]], {"file": True})
     return recall(place) or remember(place, file_hash(path))
+
+
+def weights_identity(path: str, cache: Path) -> str:
+    """Which weights: those of a pinned name by it, all others by their hash, since a place cannot change a result."""
+    return f"hub:{path}" if pinned(path) else cached_file_hash(weights_file(weights_folder(path)), cache)
+
+
+def weights_record(path: str, cache: Path) -> dict[str, str]:
+    """What a result says of the weights it started from: a branch of the hub may move, the hash tells."""
+    return {"path": path, "sha256": cached_file_hash(weights_file(weights_folder(path)), cache)}

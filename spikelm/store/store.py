@@ -1,4 +1,4 @@
-"""The runs on disk: one directory a run, found by its id, locked while it runs, finished by result.json."""
+"""The runs on disk: one directory per run, found by its id, locked while it runs, finished by result.json."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ import re
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import filelock
 import yaml
 
+from spikelm.config.recorded import from_record, to_record
+from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
-from spikelm.machine.environment import environment
-from spikelm.store import records
-from spikelm.store.records import RESULT_FIELDS, SCHEMA, MetricsCsv, Result, run_id
+from spikelm.machine.disk import disk_errors
+from spikelm.machine.environment import Environment
+from spikelm.store.atomic import plain, write_atomic, write_json
+from spikelm.store.metrics_csv import MetricsCsv
 
-__all__ = ["RESULT_FIELDS", "MetricsCsv", "Result", "Run", "Store", "environment", "run_id", "safe_name"]
+if TYPE_CHECKING:
+    from spikelm.store.result import Result
 
 _log = logging.getLogger(__name__)
 _ID = re.compile(r"[0-9a-f]{16}")
+#: as yaml.safe_load, in C where it was built
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DIRECTORY = re.compile(r".+-([0-9a-f]{8}|[0-9a-f]{16})")
 
 
@@ -36,7 +43,8 @@ def safe_name(name: str) -> str:
     return cleaned or "unnamed"
 
 
-def _now() -> str:
+def now() -> str:
+    """The time in UTC, as records have it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -47,6 +55,28 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return value if isinstance(value, dict) else None
+
+
+@dataclass(frozen=True)
+class Status:
+    """status.json: how far a run has come."""
+
+    run_id: str
+    state: str = "new"  # new (nothing is written), running, failed or finished
+    message: str = ""  # why it failed
+    time: str = ""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds the lock of a run."""
+
+    pid: int
+    host: str
+    since: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
 
 
 class Run:
@@ -66,21 +96,23 @@ class Run:
         return self.result() is not None
 
     @property
-    def status(self) -> dict[str, Any]:
-        """status.json, or an empty mapping: state (running, failed, finished), message, time."""
-        return _read_json(self.directory / "status.json") or {}
+    def status(self) -> Status:
+        """status.json; the status of a new run where it is not there or not readable."""
+        record = _read_json(self.directory / "status.json") or {}
+        texts = {key: str(record.get(key) or "") for key in ("message", "time")}
+        return Status(self.id, str(record.get("state", "new")), **texts)
 
     @property
     def state(self) -> str:
         """new, running, interrupted (running, but nobody holds the lock), failed or finished."""
         if self.finished:
             return "finished"
-        state = str(self.status.get("state", "new"))
+        state = self.status.state
         if state in ("new", "failed"):
             return state
         return "running" if self._held() else "interrupted"
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Result | None:
         """The finished result, or None; a corrupt one is moved aside, with a warning, and does not count."""
         path = self.directory / "result.json"
         result, problem = self.examine()
@@ -95,27 +127,24 @@ class Run:
             _log.warning("%s %s; the run counts as not finished", path, problem)
         return None
 
-    def examine(self) -> tuple[dict[str, Any] | None, str | None]:
+    def examine(self) -> tuple[Result | None, str | None]:
         """The finished result, and what is wrong with result.json if something is; nothing is moved or written."""
         if not (path := self.directory / "result.json").is_file():
             return None, None
-        problem = self._problem(result := _read_json(path))
-        return (None, problem) if problem else (result, None)
+        from spikelm.store.result import read_result
 
-    def _problem(self, result: dict[str, Any] | None) -> str | None:
-        if result is None:
-            return "is not readable JSON"
-        body = {key: value for key, value in result.items() if key != "checksum"}
-        if records.digest(body) != result.get("checksum"):
-            return "does not match its checksum"
-        if result.get("run_id") != self.id:
-            return f"is of another run ({result.get('run_id')})"
-        return None if result.get("schema") == SCHEMA else f"has schema {result.get('schema')}, not {SCHEMA}"
+        if (record := _read_json(path)) is None:
+            return None, "is not readable JSON"
+        try:
+            result = read_result(record)
+        except ValueError as error:
+            return None, str(error)
+        return (result, None) if result.run_id == self.id else (None, f"is of another run ({result.run_id})")
 
     @contextlib.contextmanager
     def lock(self, wait: bool = True, message: Callable[[str], None] | None = None) -> Iterator[Run]:
         """Hold this run against every other process; look at `finished` again inside."""
-        with records.disk_errors(self._lock_path.parent):
+        with disk_errors(self._lock_path.parent):
             self._lock_path.parent.mkdir(parents=True, exist_ok=True)
             lock = filelock.FileLock(self._lock_path)
             try:
@@ -128,8 +157,8 @@ class Run:
                     message(f"{said}; waiting for it")
                 lock.acquire(poll_interval=0.2)
         try:
-            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
-            records.write_json(self._lock_path.with_suffix(".json"), holder)
+            holder = Holder(os.getpid(), socket.gethostname(), now())
+            write_json(self._lock_path.with_suffix(".json"), asdict(holder))
             yield self
         finally:
             self._metrics.close()
@@ -140,8 +169,10 @@ class Run:
         return self.root / ".locks" / f"{self.id}.lock"
 
     def _holder(self) -> str:
-        holder = _read_json(self._lock_path.with_suffix(".json"))
-        return f"process {holder.get('pid')} on {holder.get('host')}" if holder else "another process"
+        try:
+            return str(Holder(**(_read_json(self._lock_path.with_suffix(".json")) or {})))
+        except TypeError:  # it has not said who it is yet
+            return "another process"
 
     def _held(self) -> bool:
         if not self._lock_path.exists():
@@ -152,27 +183,36 @@ class Run:
         except (filelock.Timeout, OSError):
             return True
 
-    def start(self, config: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
+    def start(self, config: Config, environment: Environment) -> None:
         """Make the directory and write what is about to run."""
-        with records.disk_errors(self.directory):
+        with disk_errors(self.directory):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-        self._write_status("running", "")
-        text = yaml.safe_dump(records.plain(config), sort_keys=False)
-        records.write_atomic(self.directory / "config.yaml", text)
-        records.write_json(self.directory / "environment.json", environment)
+        self._write_status("running")
+        self.write_config(config)
+        write_json(self.directory / "environment.json", asdict(environment))
 
-    def finish(self, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Check `result` against the schema and write it, checksummed; returns what was written."""
-        body = records.plain({"run_id": self.id, "status": "finished", **result})
-        records.check_result(body)
-        if body["run_id"] != self.id:
-            raise ValueError(f"result is of run {body['run_id']}, not {self.id}")
-        body = {**body, "schema": SCHEMA, "finished_at": _now()}
-        body["checksum"] = records.digest({key: body[key] for key in body if key != "checksum"})
+    def write_config(self, config: Config) -> None:
+        """config.yaml, for people; the result has the config as well."""
+        text = yaml.safe_dump(plain(to_record(config)), sort_keys=False)
+        write_atomic(self.directory / "config.yaml", text)
+
+    def saved_config(self) -> Config | None:
+        """The config in config.yaml; None where it cannot be read, or is not of this version."""
+        try:
+            text = (self.directory / "config.yaml").read_text(encoding="utf-8", errors="replace")
+            return from_record(yaml.load(text, LOADER))
+        except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError):
+            return None
+
+    def finish(self, result: Result) -> Result:
+        """Write the result with its checksum; returns what was written."""
+        if result.run_id != self.id:
+            raise ValueError(f"result is of run {result.run_id}, not {self.id}")
+        record = result.to_record()
         self._metrics.close()
-        records.write_json(self.directory / "result.json", body)
-        self._write_status("finished", "")
-        return body
+        write_json(self.directory / "result.json", record)
+        self._write_status("finished")
+        return result.model_copy(update={"checksum": record["checksum"]})
 
     def fail(self, error: BaseException | str) -> None:
         """Record why the run stopped; its checkpoints stay."""
@@ -193,7 +233,7 @@ class Run:
     def reset(self) -> None:
         """Forget what this run made (result, metrics, checkpoints, weights), for force=true."""
         self._metrics.close()
-        with records.disk_errors(self.directory):
+        with disk_errors(self.directory):
             for path in (self.checkpoints, self.model):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
@@ -202,9 +242,8 @@ class Run:
             for path in [*self.directory.glob("result.json*"), self.directory / "metrics.csv"]:
                 path.unlink(missing_ok=True)
 
-    def _write_status(self, state: str, message: str) -> None:
-        status = {"run_id": self.id, "state": state, "message": message, "time": _now()}
-        records.write_json(self.directory / "status.json", status)
+    def _write_status(self, state: str, message: str = "") -> None:
+        write_json(self.directory / "status.json", asdict(Status(self.id, state, message, now())))
 
 
 class Store:
@@ -215,9 +254,8 @@ class Store:
 
     def open(self, run_id: str, label: str, task: str) -> Run:
         """The run with this id, whatever its label, or a new one that is not yet on disk."""
-        found = self.find(run_id)
-        if found is not None:
-            return found
+        if (run := self.find(run_id)) is not None:
+            return run
         name = safe_name(label)
         directory = self.root / safe_name(task) / f"{name}-{run_id[:8]}"
         if directory.exists():  # another run shares the 8 digits
@@ -246,7 +284,7 @@ class Store:
             if _DIRECTORY.fullmatch(directory.name) and directory.is_dir():
                 yield directory, self._id(directory)
 
-    def results(self) -> list[dict[str, Any]]:
+    def results(self) -> list[Result]:
         """Every valid finished result."""
         return [result for run in self.runs() if (result := run.result()) is not None]
 

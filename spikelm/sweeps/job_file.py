@@ -46,12 +46,12 @@ def jobs_asked_for(overrides: Words) -> list[list[str]]:
 def telling(jobs: Sequence[Words]) -> list[Words]:
     """Those that together show every override of them all: what is worth checking before the first one starts."""
     seen: set[Words] = set()
-    some = []
+    telling_jobs = []
     for job in jobs:
         if not seen.issuperset(sets := _by_section(job)):
-            some.append(job)
+            telling_jobs.append(job)
             seen.update(sets)
-    return some or list(jobs)
+    return telling_jobs or list(jobs)
 
 
 def _by_section(job: Words) -> list[Words]:

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf, open_dict
 
 from spikelm.config.redact import redacted
 from spikelm.machine.signals import INTERRUPTED, Stopped, listening
-from spikelm.sweeps.summary import RECORD, write_record
+from spikelm.sweeps.summary import RECORD, JobRecord, write_record
 
 #: states that a job does not leave by itself
 ENDED = (
@@ -89,8 +89,8 @@ def states(ids: Sequence[str]) -> dict[str, str] | None:
     done = subprocess.run(["squeue", *words], capture_output=True, text=True)
     if done.returncode and "Invalid job id" not in done.stderr:
         return None
-    found = dict(line.strip().split("|", 1) for line in done.stdout.splitlines() if "|" in line)
-    return {id: found[id] for id in ids if id in found}
+    known = dict(line.strip().split("|", 1) for line in done.stdout.splitlines() if "|" in line)
+    return {id: known[id] for id in ids if id in known}
 
 
 def run_array(launcher: Any, job_overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
@@ -165,12 +165,12 @@ def wait(jobs: Sequence[Job], tell: Callable[[str], None] = _say) -> dict[int, s
         if now - asked < min(SLOWEST, 2 + (now - started) / 20):
             time.sleep(1.0)
             continue
-        asked, found = now, states(list(left))
-        if found is None:  # the controller is busy or away; the jobs are not
+        asked, current = now, states(list(left))
+        if current is None:  # the controller is busy or away; the jobs are not
             continue
         for job in list(left.values()):
-            state = found.get(job.id, "unknown to Slurm")
-            if job.id in found and not state.startswith(ENDED):
+            state = current.get(job.id, "unknown to Slurm")
+            if job.id in current and not state.startswith(ENDED):
                 gone.pop(job.id, None)
             elif now - gone.setdefault(job.id, now) > PATIENCE and not _there(job.result):
                 if state.startswith(TAKEN_AWAY) and returned.get(job.id, 0) < RETURNS and _requeue(job.id):
@@ -195,7 +195,7 @@ def _write_down(job: Job, state: str | None) -> None:
     how = f"Slurm job {job.id} ended without a result: {state}" if state else f"Slurm job {job.id} left no record"
     last = f"; it last said: {said[-1].strip()[:300]}" if said else ""
     error = redacted(f"{how}{last} (all of it: {job.log})")
-    write_record(job.folder, {"job": job.number, "overrides": job.overrides, "status": "failed", "error": error})
+    write_record(job.folder, JobRecord(job.number, job.overrides, "failed", error))
 
 
 def _returned() -> JobReturn:

@@ -6,55 +6,113 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from spikelm.config.redact import redacted
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
-from spikelm.store.records import write_atomic
+from spikelm.store.atomic import write_atomic
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from spikelm.runs.experiment import Finished
+    from spikelm.runs.plan import PlannedRun
+
 #: failed jobs of the sweep that just ended in this process; the exit code follows
-failures: list[dict[str, Any]] = []
+failures: list[JobRecord] = []
 #: jobs whose record could not be written
 unrecorded: list[int] = []
 RECORD = "job.json"
 
 
-def run_job(config: Config, runner: Callable[[Config], dict[str, Any]]) -> None:
+@dataclass(frozen=True)
+class JobResult:
+    """What a finished job says in its record: its run and the numbers of the sweep's table."""
+
+    run_id: str
+    directory: str
+    first_metric: str  # name and value
+    energy_fp32: float | None  # mJ
+    firing_rate: float | None
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """job.json: how one job of a sweep ended."""
+
+    job: int
+    overrides: list[str]
+    status: Literal["finished", "planned", "failed"]
+    error: str = ""
+    result: JobResult | None = None
+    plan: PlannedRun | None = None
+
+    @property
+    def retry(self) -> str:
+        """The command that runs it again."""
+        return shlex.join(["spikelm-run", *self.overrides])
+
+
+def run_job(config: Config, runner: Callable[[Config], PlannedRun | Finished]) -> None:
     """Run one job and record how it ended; Ctrl-C still stops the sweep."""
+    from spikelm.runs.plan import PlannedRun
+
     hydra = HydraConfig.get()
-    record: dict[str, Any] = {"job": hydra.job.num, "overrides": list(hydra.overrides.task)}
+    number, overrides = int(hydra.job.num), list(hydra.overrides.task)
     try:
-        result = runner(config)
-        record |= {"status": "planned", "plan": result} if config.dry_run else _finished(result)
+        done = runner(config)
+        if isinstance(done, PlannedRun):
+            record = JobRecord(number, overrides, "planned", plan=done)
+        else:
+            record = JobRecord(number, overrides, "finished", result=_job_result(done))
     except Exception as error:
         what = redacted(str(error) if isinstance(error, SpikeLMError) else f"{type(error).__name__}: {error}")
-        record |= {"status": "failed", "error": what}
-        print(f"error: job {hydra.job.num}: {what}", file=sys.stderr)
+        record = JobRecord(number, overrides, "failed", what)
+        print(f"error: job {number}: {what}", file=sys.stderr)
     write_record(Path(hydra.runtime.output_dir), record)
 
 
-def write_record(folder: Path, record: dict[str, Any]) -> None:
+def _job_result(finished: Finished) -> JobResult:
+    result = finished.result
+    return JobResult(
+        run_id=result.run_id,
+        directory=str(finished.directory),
+        first_metric=result.first_metric,
+        energy_fp32=result.energy_mj.fp32,
+        firing_rate=result.firing_rate.mean,
+    )
+
+
+def write_record(folder: Path, record: JobRecord) -> None:
     """Leave a job's record; where that fails the sweep goes on, and its exit code tells."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / RECORD, json.dumps(record, indent=1))
+        write_atomic(folder / RECORD, json.dumps(asdict(record), indent=1))
     except (OSError, SpikeLMError) as error:
-        unrecorded.append(record["job"])
-        print(f"error: job {record['job']} is not recorded: {error}", file=sys.stderr)
+        unrecorded.append(record.job)
+        print(f"error: job {record.job} is not recorded: {error}", file=sys.stderr)
 
 
-def _finished(result: dict[str, Any]) -> dict[str, Any]:
-    found = {key: result[key] for key in ("run_id", "metrics", "directory", "energy_mj")}
-    return {"status": "finished", "result": {**found, "firing_rate": result["firing_rate"]["mean"]}}
+def records_of(folder: Path) -> list[JobRecord]:
+    """What the jobs of a sweep left in its folder, in their order."""
+    records = [_read_record(path) for path in folder.glob(f"*/{RECORD}")]
+    return sorted(records, key=lambda record: record.job)
+
+
+def _read_record(path: Path) -> JobRecord:
+    from spikelm.runs.plan import planned_run
+
+    raw = json.loads(path.read_text())
+    result = JobResult(**raw.pop("result")) if raw["result"] else None
+    plan = planned_run(raw.pop("plan")) if raw["plan"] else None
+    return JobRecord(**{**raw, "result": result, "plan": plan})
 
 
 class SweepSummary(Callback):
@@ -65,53 +123,41 @@ class SweepSummary(Callback):
         from rich.markup import escape
 
         records = records_of(Path(config.hydra.sweep.dir))
-        failures[:] = [record for record in records if record["status"] == "failed"]
+        failures[:] = [record for record in records if record.status == "failed"]
         if not records:
             return
         console = Console()
-        if plans := [record["plan"] for record in records if record["status"] == "planned"]:
+        if plans := [record.plan for record in records if record.plan is not None]:
             from spikelm.runs.plan import show_plans
 
             show_plans(plans, console)
         else:
             _show_jobs(records, console)
         for record in failures:
-            console.print(f"[red]job {record['job']} failed:[/red] {escape(record.get('error', 'no record'))}")
-            console.print(f"  retry: {shlex.join(['spikelm-run', *record['overrides']])}", markup=False, soft_wrap=True)
+            console.print(f"[red]job {record.job} failed:[/red] {escape(record.error)}")
+            console.print(f"  retry: {record.retry}", markup=False, soft_wrap=True)
 
 
-def _show_jobs(records: list[dict[str, Any]], console: Console) -> None:
+def _show_jobs(records: list[JobRecord], console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    common = set.intersection(*(set(record["overrides"]) for record in records)) if len(records) > 1 else set()
+    common = set.intersection(*(set(record.overrides) for record in records)) if len(records) > 1 else set()
     table = Table(
         title=f"sweep: {len(records) - len(failures)} of {len(records)} jobs finished",
-        caption=escape(f"all with {' '.join(o for o in records[0]['overrides'] if o in common)}") if common else None,
+        caption=escape(f"all with {' '.join(o for o in records[0].overrides if o in common)}") if common else None,
     )
     for column in ("job", "overrides", "score", "firing rate", "energy mJ"):
         table.add_column(column, justify="left" if column == "overrides" else "right")
     for record in records:
-        cells = [str(record["job"]), escape(" ".join(o for o in record["overrides"] if o not in common))]
-        if record["status"] == "finished":
-            cells += _cells(record["result"])
-        else:
-            cells += ["[red]failed[/red]", "", ""]
-        table.add_row(*cells)
+        cells = [str(record.job), escape(" ".join(o for o in record.overrides if o not in common))]
+        table.add_row(*cells, *(_result_cells(record.result) if record.result else ["[red]failed[/red]", "", ""]))
     console.print(table)
 
 
-def _cells(result: dict[str, Any]) -> list[str]:
-    name, value = next(iter(result["metrics"].items()))
-    rate = result["firing_rate"]
+def _result_cells(result: JobResult) -> list[str]:
     return [
-        f"{name} {value:.2f}",
-        "-" if rate is None else f"{rate:.1%}",
-        "–" if result["energy_mj"]["fp32"] is None else f"{result['energy_mj']['fp32']:.4f}",
+        result.first_metric,
+        "-" if result.firing_rate is None else f"{result.firing_rate:.1%}",
+        "–" if result.energy_fp32 is None else f"{result.energy_fp32:.4f}",
     ]
-
-
-def records_of(folder: Path) -> list[dict[str, Any]]:
-    """What the jobs of a sweep left in its folder, in their order."""
-    records = [json.loads(path.read_text()) for path in folder.glob(f"*/{RECORD}")]
-    return sorted(records, key=lambda record: record["job"])

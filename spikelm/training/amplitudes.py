@@ -31,15 +31,15 @@ def forget_amplitudes(model: nn.Module) -> None:
 @torch.no_grad()
 def set_amplitudes(model: nn.Module, batches: Iterable[Batch], forward: Callable[[Batch], object]) -> None:
     """a = mean over the batches of k mean|m|; each batch is seen with amplitudes of its own."""
-    found = _elastic(model)
+    elastic = _elastic(model)
     model.train()
-    sums = [torch.zeros_like(neuron.alpha) for neuron in found]
+    sums = [torch.zeros_like(neuron.alpha) for neuron in elastic]
     seen = 0
     for seen, batch in enumerate(batches, start=1):  # noqa: B007 (used below)
-        for neuron in found:
+        for neuron in elastic:
             neuron.reset_parameters()
         forward(batch)
-        for total, neuron in zip(sums, found, strict=True):
+        for total, neuron in zip(sums, elastic, strict=True):
             total += neuron.alpha
-    for total, neuron in zip(sums, found, strict=True):
+    for total, neuron in zip(sums, elastic, strict=True):
         neuron.alpha.copy_(total / seen)

@@ -9,7 +9,8 @@ from typing import Any
 import lightning as L
 from torch import Tensor
 
-from spikelm.config.schema import Config, TaskConfig
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.task import TaskConfig
 from spikelm.training.devices.sharding import whole_state
 
 #: the released code goes by the first key of Hugging Face's GLUE metric: accuracy before F1, Pearson before Spearman

@@ -73,7 +73,7 @@ class ProgressLine(L.Callback):
             pace = (time.monotonic() - self.started) / max(1, step - self.first)
             loss = _loss(trainer, module, outputs)
             self.console.print(
-                f"{self.title}: step {step}/{self.total}, loss {loss:.3f}, {pace * 1e3:.0f} ms a step, "
+                f"{self.title}: step {step}/{self.total}, loss {loss:.3f}, {pace * 1e3:.0f} ms per step, "
                 f"{pace * (self.total - step):.0f} s left",
                 highlight=False,
             )
@@ -132,16 +132,16 @@ def blame(module: StageModule, batch: dict[str, Tensor]) -> str:
     for name, parameter in module.model.named_parameters():
         if not torch.isfinite(parameter).all():
             return f"parameter {name} is not finite"
-    found: list[str] = []
+    places: list[str] = []
 
     def watch(child: nn.Module, args: Any, output: Any, name: str) -> None:
         tensor = output if isinstance(output, Tensor) else next(iter(getattr(output, "values", list)()), None)
-        if not found and isinstance(tensor, Tensor) and not torch.isfinite(tensor).all():
-            found.append(child.site if isinstance(child, Neuron) else name)
+        if not places and isinstance(tensor, Tensor) and not torch.isfinite(tensor).all():
+            places.append(child.site if isinstance(child, Neuron) else name)
 
     _watched(module, batch, watch)
     return (
-        f"first seen at {found[0]}" if found else f"all is finite, the largest output is of {_largest(module, batch)}"
+        f"first seen at {places[0]}" if places else f"all is finite, the largest output is of {_largest(module, batch)}"
     )
 
 

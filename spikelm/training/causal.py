@@ -1,35 +1,27 @@
-"""Causal language modelling: the module that SpikeGPT and GPT-2 are pretrained with, and SpikeGPT's stage."""
+"""Causal language modelling: the module that SpikeGPT and GPT-2 are pretrained with."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
 
 import torch
-from rich.console import Console
-from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F
 
-from spikelm.catalog.kinds import named
-from spikelm.config.schema import Config
 from spikelm.data.batches.by_step import Batch
-from spikelm.models.bert import bert_config, encoder_kind, spiking_if_asked
 from spikelm.training.devices.ranks import summed
 from spikelm.training.modules import StageModule
-from spikelm.training.stage import Stage, unlabelled_stage
 
 
 def next_token_losses(logits: Tensor, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Sum over the real tokens but the first of -log p(token | those before), and how many are the likeliest."""
     real = mask[:, 1:].bool()
-    found, wanted = logits[:, :-1][real].float(), ids[:, 1:][real]
-    return F.cross_entropy(found, wanted, reduction="sum"), (found.argmax(-1) == wanted).sum()
+    predicted, wanted = logits[:, :-1][real].float(), ids[:, 1:][real]
+    return F.cross_entropy(predicted, wanted, reduction="sum"), (predicted.argmax(-1) == wanted).sum()
 
 
 def max_logit_loss(logits: Tensor, weight: float) -> Tensor:
-    """(weight / 2) mean over tokens of the largest logit's square: RWKV's pull on logits that grow (facts 2.22)."""
+    """(weight / 2) mean over tokens of the largest logit's square: RWKV's pull on logits that grow."""
     return weight / 2 * logits.float().amax(-1).square().mean()
 
 
@@ -37,10 +29,10 @@ class CausalModule(StageModule):
     """Loss = mean cross entropy of the next token (+ a small weight on the largest logits, of RWKV)."""
 
     def logits(self, batch: Batch) -> Tensor:
-        found: Tensor = self.model(
+        logits: Tensor = self.model(
             input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False
         ).logits
-        return found
+        return logits
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         logits = self.logits(batch)
@@ -62,14 +54,3 @@ class CausalModule(StageModule):
         total, right, tokens = summed(self._seen).tolist()
         loss = total / tokens
         self.scores = {"loss": loss, "perplexity": math.exp(min(loss, 700)), "accuracy": 100 * right / tokens}
-
-
-def pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
-    """A SpikeGPT from scratch on the project's text."""
-
-    def module(tokenizer: Tokenizer, total: int) -> StageModule:
-        settings = bert_config(config.backbone, tokenizer.get_vocab_size())
-        model = named(encoder_kind(config.backbone).pretraining)(settings)
-        return CausalModule(spiking_if_asked(model, config), config.pretrain, total, config.seed)
-
-    return unlabelled_stage(config, console, module)

@@ -21,8 +21,8 @@ from rich.console import Console
 
 from spikelm.errors import CheckpointError
 from spikelm.machine import signals
+from spikelm.machine.disk import disk_errors
 from spikelm.store.checksums import broken_seal, file_hash, seal, seal_path, set_aside
-from spikelm.store.records import disk_errors
 from spikelm.training.devices.ranks import summed
 
 KEPT = 2  # the newest, and the one before it: should the newest be damaged later, little is lost

@@ -8,36 +8,57 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import transformers
 from rich.console import Console
 from tokenizers import Tokenizer
 
-from spikelm.config.schema import Config
-from spikelm.data.tokens.encode import Encoded
+from spikelm.catalog.kinds import Kind, kind_of
+from spikelm.config.settings.schema import Config
+from spikelm.data.batches.masked_blocks import MaskedBatches
+from spikelm.data.batches.mlm_nsp import PretrainingBatches
+from spikelm.data.tokens.encode import EncodedRows
+from spikelm.models.architecture import Architecture
 from spikelm.models.bert import build_classifier, build_pretraining_model, load_pretraining
 from spikelm.models.teachers import (
-    build_student,
-    convert,
-    load_student,
+    build_encoder_student,
+    load_encoder_teacher,
+    load_previous,
     load_teacher,
-    succeed,
+    student_from_previous,
+    student_from_teacher,
     take_head,
-    teacher_encoder,
 )
 from spikelm.training.distill.students import GeneralModule, ImitatingPretrainModule, StudentModule, Teacher
 from spikelm.training.distill.teacher_cache import CachedTeacher
-from spikelm.training.modules import GlueModule, PretrainModule, StageModule
-from spikelm.training.stage import Stage, fine_tuning_stage, unlabelled_stage
+from spikelm.training.modules import GlueModule, MaskedModule, PretrainModule, StageModule
+from spikelm.training.stage import Stage, cache_of, fine_tuning_stage, unlabelled_stage
+
+
+def architecture(kind: Kind) -> Architecture:
+    """An encoder of transformers, by what the names of its classes begin with."""
+    name, heads = kind.transformers, "PreTraining" if kind.next_sentence else "MaskedLM"
+    return Architecture(
+        config=getattr(transformers, f"{name}Config"),
+        encoder=getattr(transformers, f"{name}Model"),
+        pretrainer=getattr(transformers, f"{name}For{heads}"),
+        classifier=getattr(transformers, f"{name}ForSequenceClassification"),
+        batches=PretrainingBatches if kind.next_sentence else MaskedBatches,
+        pretraining=pretraining,
+        general=general,
+        fine_tuning=fine_tuning,
+    )
 
 
 def pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     """From scratch, or from the plain pretrained model that is imitated as well."""
 
     def module(tokenizer: Tokenizer, total: int) -> StageModule:
-        last = (config.pretrain, total, config.seed)
+        training = (config.pretrain, total, config.seed)
         if "teacher" not in needed:
-            return PretrainModule(build_pretraining_model(config, tokenizer.get_vocab_size()), *last)
+            make = PretrainModule if kind_of(config.backbone).next_sentence else MaskedModule
+            return make(build_pretraining_model(config, tokenizer.get_vocab_size()), *training)
         student, teacher = (load_pretraining(config, needed["teacher"] / "model", plain) for plain in (False, True))
-        return ImitatingPretrainModule(student, Teacher(teacher, dropout=config.distill.dropout), *last)
+        return ImitatingPretrainModule(student, Teacher(teacher, dropout=config.distill.teacher.dropout), *training)
 
     return unlabelled_stage(config, console, module)
 
@@ -47,8 +68,8 @@ def general(config: Config, needed: Mapping[str, Path], console: Console) -> Sta
     folder = needed["teacher"] / "model" if "teacher" in needed else None
 
     def module(tokenizer: Tokenizer, total: int) -> StageModule:
-        student = build_student(config, folder, tokenizer.get_vocab_size())
-        teacher = Teacher(teacher_encoder(config, folder))
+        student = build_encoder_student(config, folder, tokenizer.get_vocab_size())
+        teacher = Teacher(load_encoder_teacher(config, folder))
         return GeneralModule(student, teacher, config.distill, config.general, total, config.seed)
 
     return unlabelled_stage(config, console, module)
@@ -56,41 +77,53 @@ def general(config: Config, needed: Mapping[str, Path], console: Console) -> Sta
 
 def fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     """A task with labels, from the pretrained run, with a teacher where there is one."""
-    return fine_tuning_stage(config, console, partial(_fine_tuned, config, needed))
+    return fine_tuning_stage(config, console, partial(_classifier_module, config, needed))
 
 
-def _fine_tuned(config: Config, needed: Mapping[str, Path], total: int, rows: Encoded, content: str) -> GlueModule:
-    """The module of a fine-tuning, with its teacher where it has one."""
-    task, stage, settings = config.task, config.finetune, config.distill
+def _classifier_module(
+    config: Config, needed: Mapping[str, Path], total: int, rows: EncodedRows, content: str
+) -> GlueModule:
+    """The module of a fine-tuning: a classifier alone, or a student with its teacher."""
+    settings, training = config.distill, (config.task, config.finetune, total, config.seed)
     models = {role: directory / "model" for role, directory in needed.items()}
     if "teacher" not in models:
-        return GlueModule(build_classifier(config, models.get("pretrained")), task, stage, total, config.seed)
-    known = load_student if settings.teacher == "previous" else load_teacher
-    teacher = known(config, models["teacher"])
-    if settings.start == "general":  # which has no dropout either, as what is imitated has none
-        config = replace(config, backbone=replace(config.backbone, dropout=0.0, attention_dropout=0.0))
-    model: Any
-    if settings.start == "teacher":
-        model = convert(config, models["teacher"])
-    elif settings.start == "previous":
-        model = succeed(config, models["pretrained"])
-    else:
-        model = build_classifier(config, models.get("pretrained"))
-    if settings.head == "teacher":
+        return GlueModule(build_classifier(config, models.get("pretrained")), *training)
+    teacher = (load_previous if settings.teacher.model == "previous" else load_teacher)(config, models["teacher"])
+    model = _student(config, models)
+    if settings.start.head == "teacher":
         take_head(model, teacher)
-    if settings.frozen_embeddings:
-        model.bert.embeddings.requires_grad_(False)
+    if settings.start.frozen_embeddings:
+        model.base_model.embeddings.requires_grad_(False)
     if not settings.imitates:  # a start is all it is asked for
-        return GlueModule(model, task, stage, total, config.seed)
-    maps = settings.attention > 0
+        return GlueModule(model, *training)
+    asked: Any = _asked(config, model, teacher)
+    if settings.teacher.cache:
+        described = f"{content} {config.finetune.max_length}"
+        asked = CachedTeacher(asked, needed["teacher"].name, rows, described, cache_of(config))
+    return StudentModule(model, asked, settings, *training)
+
+
+def _student(config: Config, models: Mapping[str, Path]) -> Any:
+    """The student with the weights that `distill.start.weights` asks for."""
+    start = config.distill.start.weights
+    if start == "general":  # which has no dropout either, as what is imitated has none
+        config = replace(config, backbone=replace(config.backbone, dropout=0.0, attention_dropout=0.0))
+    if start == "teacher":
+        return student_from_teacher(config, models["teacher"])
+    if start == "previous":
+        return student_from_previous(config, models["pretrained"])
+    return build_classifier(config, models.get("pretrained"))
+
+
+def _asked(config: Config, model: Any, teacher: Any) -> Teacher:
+    """The teacher that answers during training, with all that the losses look at."""
+    settings = config.distill
+    maps = settings.losses.attention > 0
     if maps:  # only the eager path has them, and a variant's own
-        if settings.teacher == "ann":
+        if settings.teacher.model == "ann":
             teacher.set_attn_implementation("eager")
         if config.variant.attention == "real":
             model.set_attn_implementation("eager")
-    asked = Teacher(teacher, maps, settings.dropout, projections=bool(settings.scores or settings.relations))
-    if settings.cache:
-        name, cache = needed["teacher"].name, Path(config.runs_dir) / ".cache"
-        kept = CachedTeacher(asked, name, rows, f"{content} {stage.max_length}", cache)
-        return StudentModule(model, kept, settings, task, stage, total, config.seed)
-    return StudentModule(model, asked, settings, task, stage, total, config.seed)
+    return Teacher(
+        teacher, maps, settings.teacher.dropout, projections=bool(settings.losses.scores or settings.losses.relations)
+    )

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from rich.console import Console
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader
 
-from spikelm.config.schema import TrainerConfig
+from spikelm.config.settings.running import TrainerConfig
 from spikelm.data.batches.by_step import Batch, StepBatches
 from spikelm.errors import CheckpointError, DataError
 from spikelm.training.callbacks import FiniteLoss, Log, ProgressLine, Recorder
@@ -40,44 +41,78 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
+@dataclass(frozen=True)
+class Fit:
+    """What is trained and on what; it is evaluated every `evaluate_every` steps and at the end."""
+
+    module: StageModule
+    train: StepBatches
+    evaluation: Sequence[Sequence[Batch]]  # batches of each split
+    evaluate_every: int
+    title: str
+
+
+@dataclass(frozen=True)
+class Journal:
+    """Where it is written down: the folder of checkpoints, a console, metrics by step.
+
+    `on_resume` is told the step that a fit starts from, before anything is logged.
+    """
+
+    checkpoints: Path
+    console: Console
+    log: Log
+    on_resume: Callable[[int], None]
+
+
 def fit(
-    module: StageModule,
-    train: StepBatches,
-    evaluation: Sequence[Sequence[Batch]],
+    work: Fit,
     config: TrainerConfig,
-    folder: Path,
-    console: Console,
-    title: str,
-    log: Log,
-    on_resume: Callable[[int], None],
-    evaluate_every: int,
+    journal: Journal,
     extra: Sequence[L.Callback] = (),
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> None:
-    """Train to the last step, evaluating every `evaluate_every` steps and at the end; all ranks call it alike."""
-    for split in evaluation:
+    """Train to the last step, from the last checkpoint if there is one; all ranks call it alike."""
+    for split in work.evaluation:
         if max(len(batch["input_ids"]) for batch in split) < ranks.world:  # a rank without rows would not take part
             raise DataError("fewer rows to evaluate than devices", "trainer.devices=1, or more source.dev_rows")
-    resume = last_checkpoint(folder, console) if ranks.first else None
+    module = work.module
+    resume = last_checkpoint(journal.checkpoints, journal.console) if ranks.first else None
     resume = tell(resume) if ranks.world > 1 else resume
     start = resume[1] if resume else 0
     if resume:
-        console.print(f"going on from step {start} of {module.total}")
-    on_resume(start)  # also at 0: a run may have ended before its first checkpoint
-    evaluate_every = max(1, min(evaluate_every, module.total))
+        journal.console.print(f"going on from step {start} of {module.total}")
+    journal.on_resume(start)  # also at 0: a run may have ended before its first checkpoint
+    evaluate_every = max(1, min(work.evaluate_every, module.total))
     checkpoint_every = max(1, min(config.checkpoint_every, module.total))
-    checkpoints = Checkpoints(folder, checkpoint_every, evaluate_every, module.total, start)
+    checkpoints = Checkpoints(journal.checkpoints, checkpoint_every, evaluate_every, module.total, start)
     on_gpu = config.accelerator != "cpu" and torch.cuda.is_available()
     callbacks: list[L.Callback] = [
         FiniteLoss(50 if on_gpu else 1, checkpoints.due),
-        Recorder(log, config.log_every),
+        Recorder(journal.log, config.log_every),
         *extra,
     ]
     if config.strategy == "fsdp" and ranks.world > 1:
         module.sharded = True
         callbacks.insert(0, WholeInEvaluation())
     if config.progress and ranks.first:
-        callbacks.append(ProgressLine(console, title, module.total))
+        callbacks.append(ProgressLine(journal.console, work.title, module.total))
+    trainer = _trainer(config, module, ranks, evaluate_every, [*callbacks, checkpoints])
+    loaders: list[Any] = [
+        DataLoader([part for batch in split if (part := _rows(batch, ranks))], batch_size=None)  # type: ignore[arg-type]
+        for split in work.evaluation
+    ]
+    module.train()  # a loaded model is in eval mode, and Lightning leaves it there: without dropout
+    with _attention(config.precision, on_gpu):
+        if module.total:  # a model that is used as it is has no steps
+            _fit(trainer, module, work.train.loader(start, module.total, config.workers), loaders, resume)
+        if not module.scores or module.total % evaluate_every:
+            trainer.validate(module, loaders, verbose=False)
+
+
+def _trainer(
+    config: TrainerConfig, module: StageModule, ranks: Ranks, evaluate_every: int, callbacks: list[L.Callback]
+) -> L.Trainer:
     trainer = L.Trainer(
         accelerator=config.accelerator,
         devices=ranks.local_world,
@@ -86,10 +121,10 @@ def fit(
         precision=config.precision,  # type: ignore[arg-type]
         max_steps=module.total,
         max_epochs=1,
-        gradient_clip_val=module.stage.clip,
+        gradient_clip_val=module.stage.optimizer.clip,
         val_check_interval=evaluate_every,
         check_val_every_n_epoch=None,
-        callbacks=[*callbacks, checkpoints],
+        callbacks=callbacks,
         plugins=[SafeCheckpointIO()],
         enable_checkpointing=False,  # Lightning's own
         logger=False,
@@ -101,16 +136,7 @@ def fit(
     )
     # Determinism would also write NaN into every tensor before its kernel does: some 700 passes a step for nothing.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    loaders: list[Any] = [
-        DataLoader([part for batch in split if (part := _rows(batch, ranks))], batch_size=None)  # type: ignore[arg-type]
-        for split in evaluation
-    ]
-    module.train()  # a loaded model is in eval mode, and Lightning leaves it there: without dropout
-    with _attention(config.precision, on_gpu):
-        if module.total:  # a model that is used as it is has no steps
-            _fit(trainer, module, train.loader(start, module.total, config.workers), loaders, resume)
-        if not module.scores or module.total % evaluate_every:
-            trainer.validate(module, loaders, verbose=False)
+    return trainer
 
 
 def _attention(precision: str, on_gpu: bool) -> AbstractContextManager[Any]:

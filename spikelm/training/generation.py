@@ -39,15 +39,15 @@ class ProgressLines:
         elif done * 10 // total > self.said:
             self.said = done * 10 // total
             left = (time.monotonic() - self.started) * (total - done) / done
-            told = f"{self.title}: {done} of {total} texts generated, {left:.0f} s left"
-            self.console.print(told, highlight=False, soft_wrap=True)
+            line = f"{self.title}: {done} of {total} texts generated, {left:.0f} s left"
+            self.console.print(line, highlight=False, soft_wrap=True)
 
 
 @dataclass
 class Generator:
     """Decodes batches with the task's settings and keeps what came out, by split and row."""
 
-    kind: str  # of the metrics: sum or mt
+    metrics: Sequence[str]
     splits: Sequence[Split]
     options: Mapping[str, Any]  # of transformers' generate()
     decode: Callable[[Sequence[int]], str]
@@ -87,22 +87,22 @@ class Generator:
 
     def _tell(self, done: int) -> None:
         if self.progress:
-            self.progress(done, -(-sum(len(one.references) for one in self.splits) // _ranks()))
+            self.progress(done, -(-sum(len(split.references) for split in self.splits) // _ranks()))
 
     def scores(self) -> dict[str, float]:
         """The metrics of every split whose rows have all been generated; nothing before that."""
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         self.texts = gathered(self.texts)
         for split, texts in zip(self.splits, self.texts, strict=True):
             if len(texts) == len(split.references):
                 predictions = [texts[row] for row in range(len(texts))]
-                values, notes = text_metrics(self.kind, predictions, split.references)
-                found |= {f"{name}{split.suffix}": value for name, value in values.items()}
+                values, notes = text_metrics(self.metrics, predictions, split.references)
+                scores |= {f"{name}{split.suffix}": value for name, value in values.items()}
                 # how a score is computed is the same for all splits, how many texts are empty is not
                 self.notes |= {
                     f"empty{split.suffix}" if name == "empty" else name: note for name, note in notes.items()
                 }
-        return found
+        return scores
 
     def samples(self) -> list[dict[str, str]]:
         """The first rows of the first split: what was read, what was expected, what was written."""

@@ -1,7 +1,7 @@
-"""Training on several devices: one process each, started here, or by torchrun or srun.
+"""Training on several devices: one process per device, started here, or by torchrun or srun.
 
 Lightning's own launchers do not fit: `ddp` starts the command line again in every process (a whole sweep, under -m),
-`ddp_spawn` brings back weights but no scores. Here the process that holds the run's lock starts one worker a device,
+`ddp_spawn` brings back weights but no scores. Here the process that holds the run's lock starts one worker per device,
 hands each the run, and only watches: it passes on what the first worker logs, and ends all when one of them dies.
 """
 
@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,23 @@ import torch
 from rich.console import Console
 
 from spikelm.config import trust
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, SpikeLMError, TrainingError
 from spikelm.machine.signals import Stopped, deferring, listening, passing_on, stop_if_asked
-from spikelm.runs.tracking import Tracker
 from spikelm.store.store import Run
+from spikelm.training.callbacks import Log
 from spikelm.training.devices.ranks import Ranks, join, launched_ranks, leave, tell
-from spikelm.training.run_stage import train_and_measure
+from spikelm.training.run_stage import Trained, train_and_measure
 
 GRACE = 3.0  # seconds: when one rank fails the others do too, and the first cause may be reported last
 
 
-def train(config: Config, run: Run, needed: Mapping[str, Path], tracker: Tracker, console: Console) -> dict[str, Any]:
-    """Train and measure on as many devices as the config asks for; the part of the result that comes from both."""
+def _silent(step: int, values: dict[str, float]) -> None:
+    """What ranks above 0 do with metrics."""
+
+
+def train(config: Config, run: Run, needed: Mapping[str, Path], log: Log, console: Console) -> Trained:
+    """Train and measure on as many devices as the config asks for; `log` hears of every metric as it is made."""
     ranks, devices = launched_ranks(), config.trainer.devices
     if config.trainer.strategy == "fsdp" and (max(ranks.world, devices) == 1 or config.trainer.compile == "model"):
         raise ConfigError(
@@ -44,29 +49,50 @@ def train(config: Config, run: Run, needed: Mapping[str, Path], tracker: Tracker
         )
     if ranks.world > 1:
         tell((config, run, needed))
-        return train_and_measure(config, run, needed, tracker, console, ranks)
+        return _first(train_and_measure(config, run, needed, log, console, ranks))
     if devices == 1:
-        return train_and_measure(config, run, needed, tracker, console)
-    if config.trainer.accelerator != "cpu" and 0 < (there := torch.cuda.device_count()) < devices:
-        raise ConfigError(f"trainer.devices={devices}, but there are {there} GPUs", f"trainer.devices={there}")
-    return _spawn(config, run, needed, tracker, console)
+        return _first(train_and_measure(config, run, needed, log, console))
+    if config.trainer.accelerator != "cpu" and 0 < (gpus := torch.cuda.device_count()) < devices:
+        raise ConfigError(f"trainer.devices={devices}, but there are {gpus} GPUs", f"trainer.devices={gpus}")
+    return _first(_spawn(config, run, needed, log, console))
+
+
+def _first(trained: Trained | None) -> Trained:
+    """What the first rank has; only its process comes here."""
+    if trained is None:
+        raise TrainingError(
+            "the first rank ended without a result", "the same command goes on from the last checkpoint"
+        )
+    return trained
 
 
 def serve(ranks: Ranks) -> None:
     """A rank above 0 that was launched from outside: train along with the first one until it is done."""
     while (job := tell()) is not None:
         config, run, needed = job
-        train_and_measure(config, run, needed, Tracker(), Console(quiet=True), ranks)
+        train_and_measure(config, run, needed, _silent, Console(quiet=True), ranks)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What every worker is handed."""
+
+    config: Config
+    run: Run
+    needed: Mapping[str, Path]
+    meeting: str  # the URL where the ranks find each other
+    quiet: bool
+    packages: tuple[str, ...]  # plugins that are trusted
 
 
 class _Worker:
     """One rank: its process and our end of its pipe."""
 
-    def __init__(self, ranks: Ranks, *args: Any) -> None:
+    def __init__(self, ranks: Ranks, job: _Job) -> None:
         context = multiprocessing.get_context("spawn")  # a fork has neither CUDA nor OpenMP
         self.ranks = ranks
         self.pipe, theirs = context.Pipe(duplex=False)
-        self.process = context.Process(target=_work, args=(ranks, theirs, *args))
+        self.process = context.Process(target=_work, args=(ranks, theirs, job))
         self.process.start()
         theirs.close()  # so that its end is seen here
 
@@ -79,18 +105,18 @@ class _Worker:
         self.pipe.close()
 
 
-def _spawn(config: Config, run: Run, needed: Mapping[str, Path], tracker: Tracker, console: Console) -> dict[str, Any]:
+def _spawn(config: Config, run: Run, needed: Mapping[str, Path], log: Log, console: Console) -> Trained | None:
     world = config.trainer.devices
     workers: list[_Worker] = []
     with tempfile.TemporaryDirectory(prefix="spikelm-") as folder:
-        about = (f"file://{folder}/meeting", config, run, needed, console.quiet, sorted(trust.trusted()))
+        job = _Job(config, run, needed, f"file://{folder}/meeting", console.quiet, tuple(sorted(trust.trusted())))
         try:
             for rank in range(world):
-                workers.append(_Worker(Ranks(rank, world, rank, world), *about))
+                workers.append(_Worker(Ranks(rank, world, rank, world), job))
             with deferring(), passing_on(lambda number: _signal(workers, number)):
-                made = _follow(workers, tracker)
+                trained = _follow(workers, log)
             stop_if_asked()
-            return made
+            return trained
         finally:
             for worker in workers:
                 worker.stop()
@@ -103,9 +129,9 @@ def _signal(workers: Sequence[_Worker], number: int) -> None:
             os.kill(worker.process.pid, signal.SIGTERM if number == signal.SIGINT else number)
 
 
-def _follow(workers: Sequence[_Worker], tracker: Tracker) -> dict[str, Any]:
+def _follow(workers: Sequence[_Worker], log: Log) -> Trained | None:
     """Pass on what the first worker logs until all are done; the first cause of a failure is raised here."""
-    made: dict[str, Any] = {}
+    trained: Trained | None = None
     failures: list[BaseException] = []
     open_pipes: dict[Any, _Worker] = {worker.pipe: worker for worker in workers}
     deadline = float("inf")
@@ -122,15 +148,15 @@ def _follow(workers: Sequence[_Worker], tracker: Tracker) -> dict[str, Any]:
                     deadline = min(deadline, time.monotonic() + GRACE)
                 continue
             if kind == "log":
-                tracker.log(*value)
-            elif kind == "made":
-                made = value
+                log(*value)
+            elif kind == "trained":
+                trained = value
             else:
                 failures.append(value)
     if failures:
         stop_if_asked()  # then they ended because they were asked to
         raise min(failures, key=_weight)
-    return made
+    return trained
 
 
 def _death(ranks: Ranks, code: int) -> SpikeLMError:
@@ -150,33 +176,25 @@ def _weight(error: BaseException) -> int:
     return 0 if isinstance(error, SpikeLMError) else 2
 
 
-class _Piped(Tracker):
-    """Hands what is logged to the process that tracks."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self.pipe = pipe
-
-    def log(self, step: int, values: Mapping[str, Any]) -> None:
-        self.pipe.send(("log", (step, dict(values))))
-
-
-def _work(
-    ranks: Ranks, pipe: Connection, meeting: str, config: Config, run: Run, needed: Mapping[str, Path], quiet: bool,
-    packages: Sequence[str],
-) -> None:  # fmt: skip
+def _work(ranks: Ranks, pipe: Connection, job: _Job) -> None:
     """One rank's process, from its start to its end."""
+
+    def log(step: int, values: dict[str, float]) -> None:
+        pipe.send(("log", (step, dict(values))))
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the one that watches, who tells us
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        for package in packages:
+        for package in job.packages:
             trust.trust(package)
-        join(ranks, meeting)
-        tracker = _Piped(pipe) if ranks.first else Tracker()
-        console = Console(quiet=quiet or not ranks.first)
+        join(ranks, job.meeting)
+        console = Console(quiet=job.quiet or not ranks.first)
         with listening(interrupts=False):  # to what the one that watches passes on
-            made = train_and_measure(config, run, needed, tracker, console, ranks)
+            trained = train_and_measure(
+                job.config, job.run, job.needed, log if ranks.first else _silent, console, ranks
+            )
         if ranks.first:
-            pipe.send(("made", made))
+            pipe.send(("trained", trained))
         leave()
     except Stopped as stopped:
         pipe.send(("failed", RuntimeError(str(stopped))))
@@ -185,9 +203,9 @@ def _work(
         pipe.send(("failed", error))
         os._exit(1)  # the other ranks may never answer again: no clean-up that waits for them
     except BaseException as error:
-        told = RuntimeError(f"{type(error).__name__}: {error} (rank {ranks.rank} of {ranks.world})")
-        told.add_note(traceback.format_exc())  # for traceback.txt
-        pipe.send(("failed", told))
+        failure = RuntimeError(f"{type(error).__name__}: {error} (rank {ranks.rank} of {ranks.world})")
+        failure.add_note(traceback.format_exc())  # for traceback.txt
+        pipe.send(("failed", failure))
         os._exit(1)
 
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 
-from spikelm.config.schema import StageConfig, TaskConfig
+from spikelm.config.settings.stages import StageConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data.batches.by_step import Batch, step_seed
 from spikelm.data.batches.mlm_nsp import IGNORED
 from spikelm.measure.metrics import compute_metrics, glue_metrics, update_metrics
@@ -20,7 +21,7 @@ from spikelm.training.devices.ranks import summed
 from spikelm.training.devices.sharding import shard
 from spikelm.training.optimization import optimizer_and_schedule
 
-FOLLOWED = 10  # steps between amplitudes that follow the weights (stage.follow)
+FOLLOWED = 10  # steps between amplitudes that follow the weights (stage.amplitudes.follow)
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
@@ -51,18 +52,18 @@ class StageModule(L.LightningModule):
             torch.default_generator.manual_seed(seed)
         else:
             torch.manual_seed(seed)
-        if 0 < self.global_step <= (self.stage.follow or 0) * self.total and self.global_step % FOLLOWED == 0:
+        if 0 < self.global_step <= self.stage.amplitudes.follow * self.total and self.global_step % FOLLOWED == 0:
             forget_amplitudes(self.model)
 
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
         """As Lightning does it, but the norm is kept: clipped by an infinite one, a step changes nothing."""
-        found = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if not gradient_clip_val or not found or any(isinstance(one, DTensor) for one in found):
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if not gradient_clip_val or not gradients or any(isinstance(gradient, DTensor) for gradient in gradients):
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
             return
-        self.gradient_norm = nn.utils.get_total_norm(found)
+        self.gradient_norm = nn.utils.get_total_norm(gradients)
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
 
@@ -71,15 +72,41 @@ class StageModule(L.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
+class MaskedModule(StageModule):
+    """Loss = cross entropy of the masked tokens alone, as RoBERTa is pretrained."""
+
+    def sums(self, batch: Batch) -> Tensor:
+        """The sum of the masked tokens' losses, how many of them are right, and how many there are."""
+        chosen = batch["labels"] != IGNORED
+        targets = batch["labels"][chosen]
+        words = self.model(**{name: batch[name] for name in INPUTS}).logits[chosen].float()
+        right = (words.argmax(-1) == targets).sum()
+        return torch.stack([F.cross_entropy(words, targets, reduction="sum"), right.float(), chosen.sum().float()])
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        loss, _, count = self.sums(batch)
+        return loss / count.clamp_min(1) * batch.get("word_share", 1.0)
+
+    def on_validation_epoch_start(self) -> None:
+        self._seen = torch.zeros(3, dtype=torch.float64, device=self.device)
+
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._seen += self.sums(batch).double()
+
+    def on_validation_epoch_end(self) -> None:
+        loss, right, words = summed(self._seen).tolist()
+        self.scores = {"loss": loss / words, "mlm_loss": loss / words, "mlm_accuracy": 100 * right / words}
+
+
 class PretrainModule(StageModule):
-    """Loss = cross entropy of the masked tokens + cross entropy of the next sentence, 1:1 (facts section 1)."""
+    """Loss = cross entropy of the masked tokens + cross entropy of the next sentence, 1:1."""
 
     def losses(self, batch: Batch, states: bool = False) -> dict[str, Any]:
         """Both losses and how much was right; the vocabulary's matmul runs on masked positions only.
 
         With `states` also the hidden states and the next sentence's logits.
         """
-        output = self.model.bert(**{name: batch[name] for name in INPUTS}, output_hidden_states=states)
+        output = self.model.base_model(**{name: batch[name] for name in INPUTS}, output_hidden_states=states)
         chosen = batch["labels"] != IGNORED
         targets = batch["labels"][chosen]
         words = self.model.cls.predictions(output.last_hidden_state[chosen])
@@ -151,6 +178,6 @@ class GlueModule(StageModule):
     def on_validation_epoch_end(self) -> None:
         self.scores = {}
         for suffix, metrics in zip(self.splits.values(), self.metric_sets, strict=True):
-            found = compute_metrics(metrics)  # type: ignore[arg-type]
-            self.scores |= {f"{name}{suffix}": found[name] for name in self.task.metrics}
+            values = compute_metrics(metrics)  # type: ignore[arg-type]
+            self.scores |= {f"{name}{suffix}": values[name] for name in self.task.metrics}
             metrics.reset()  # type: ignore[operator]

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Adagrad, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from spikelm.config.schema import StageConfig
+from spikelm.config.settings.stages import StageConfig
 from spikelm.neurons import Neuron
 
 ACCUMULATED = 0.1  # Adagrad's squared gradients at the start, as the pointer-generator has it
@@ -24,7 +24,7 @@ def total_steps(stage: StageConfig, steps_per_epoch: int) -> int:
 
 def warmup_steps(stage: StageConfig, total: int) -> int:
     """warmup below 1 is a share of all steps, else a number of steps."""
-    return round(stage.warmup * total) if stage.warmup < 1 else int(stage.warmup)
+    return round(stage.schedule.warmup * total) if stage.schedule.warmup < 1 else int(stage.schedule.warmup)
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
@@ -43,24 +43,24 @@ def learning_rate(stage: StageConfig, total: int, step: int) -> float:
     sqrt(warm-up / step).
 
     A cosine changes once an epoch where the stage is counted in epochs.
-    The schedule is made for schedule_stretch * total steps and takes schedule_speed of them an update.
+    The schedule is made for schedule.stretch * total steps and takes schedule.speed of them per update.
     """
     warmup = warmup_steps(stage, total)
-    total = round((stage.schedule_stretch or 1) * total)
-    step *= stage.schedule_speed or 1
+    total = round(stage.schedule.stretch * total)
+    step *= stage.schedule.speed
     if step < warmup:
         return step / max(1, warmup)
-    if stage.schedule == "inverse_sqrt":
+    if stage.schedule.shape == "inverse_sqrt":
         return float((max(1, warmup) / max(1, step)) ** 0.5)
-    floor = stage.floor or 0.0
+    floor = stage.schedule.floor
     return floor + (1 - floor) * _falling(stage, total - warmup, step - warmup)
 
 
 def _falling(stage: StageConfig, total: int, step: int) -> float:
     """From 1 behind the warm-up to 0 at the end."""
-    if stage.schedule == "constant":
+    if stage.schedule.shape == "constant":
         return 1.0
-    if stage.schedule == "cosine":
+    if stage.schedule.shape == "cosine":
         done = min(1.0, step / max(1, total))
         return (1 + math.cos(math.pi * (math.floor(done * stage.epochs) / stage.epochs if stage.epochs else done))) / 2
     return max(0.0, (total - step) / max(1, total))
@@ -71,22 +71,23 @@ def optimizer_and_schedule(model: Any, stage: StageConfig, total: int) -> tuple[
 
     An encoder with a rate or warm-up of its own is a group of its own, which for both is an optimiser of its own.
     """
-    groups = parameter_groups(model, stage.weight_decay)
+    groups = parameter_groups(model, stage.optimizer.weight_decay)
     stages = [stage] * len(groups)
-    if stage.encoder_lr or stage.encoder_warmup:
-        apart = replace(stage, lr=stage.encoder_lr or stage.lr, warmup=stage.encoder_warmup or stage.warmup)
+    if stage.optimizer.encoder_lr or stage.optimizer.encoder_warmup:
+        schedule = replace(stage.schedule, warmup=stage.optimizer.encoder_warmup or stage.schedule.warmup)
+        apart = replace(stage, lr=stage.optimizer.encoder_lr or stage.lr, schedule=schedule)
         inside = {id(parameter) for parameter in model.get_encoder().parameters()}
         halves = [[[p for p in g["params"] if (id(p) in inside) == e] for g in groups] for e in (False, True)]
         groups = [
-            {**group, "params": params, "lr": one.lr}
-            for one, half in zip((stage, apart), halves, strict=True)
+            {**group, "params": params, "lr": own.lr}
+            for own, half in zip((stage, apart), halves, strict=True)
             for group, params in zip(groups, half, strict=True)
         ]
         stages = [stage, stage, apart, apart]
     optimizer: Optimizer
-    if stage.optimizer == "adagrad":
+    if stage.optimizer.name == "adagrad":
         optimizer = Adagrad(groups, lr=stage.lr, initial_accumulator_value=ACCUMULATED)
     else:
-        first, second, eps = stage.adam or (0.9, 0.999, 1e-8)
-        optimizer = AdamW(groups, lr=stage.lr, betas=(first, second), eps=eps)
+        first, second = stage.optimizer.betas
+        optimizer = AdamW(groups, lr=stage.lr, betas=(first, second), eps=stage.optimizer.epsilon)
     return optimizer, LambdaLR(optimizer, [partial(learning_rate, one, total) for one in stages])

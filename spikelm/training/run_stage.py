@@ -2,106 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import step_seed
 from spikelm.machine.cpu import keep_heap
-from spikelm.measure.trained_model import measure_firing, measure_model
+from spikelm.measure.trained_model import Measured, measure_firing, measure_model
 from spikelm.models.bert import parameter_count
-from spikelm.runs.tracking import Tracker
 from spikelm.store.store import Run
 from spikelm.training.amplitudes import amplitudes_missing, set_amplitudes
-from spikelm.training.best_epoch import best_keeper, reported_scores, select_mode
+from spikelm.training.best_epoch import BestDev, best_keeper, reported_scores, select_mode
+from spikelm.training.callbacks import Log
 from spikelm.training.devices.acceleration import accelerated
 from spikelm.training.devices.ranks import Ranks, first_rank_first
 from spikelm.training.devices.sharding import twin_of, whole_state
-from spikelm.training.fit import fit, quiet_libraries
-from spikelm.training.stage import Stage, build_stage
+from spikelm.training.fit import Fit, Journal, fit, quiet_libraries
+from spikelm.training.stage import Stage, Texts, build_stage
 
 ONE = Ranks()
 
 
+@dataclass
+class Trained:
+    """What training and measuring give: a run's result without what the run itself knows."""
+
+    metrics: dict[str, float]
+    measured: Measured
+    bits: dict[str, Any]
+    select: str
+    constant_predictor: dict[str, float]
+    source: dict[str, Any]
+    parameters: int
+    steps: int
+    threads: int  # another number may change the last digits
+    texts: Texts | None = None
+    weights: dict[str, str] | None = None  # the published weights it started from
+
+    def record(self) -> dict[str, Any]:
+        """As a result holds it: what does not apply is left out."""
+        texts = {"samples": self.texts.samples, "metric_notes": self.texts.metric_notes} if self.texts else {}
+        names = ("bits", "metrics", "select", "constant_predictor", "source", "parameters", "steps", "threads")
+        return {
+            **self.measured.record(),
+            **texts,
+            **({"weights": self.weights} if self.weights else {}),
+            **{name: getattr(self, name) for name in names},
+        }
+
+
 def train_and_measure(
-    config: Config, run: Run, needed: Mapping[str, Path], tracker: Tracker, console: Console, ranks: Ranks = ONE
-) -> dict[str, Any]:
-    """Train the run's model and measure it; the part of the result that comes from both, on the first rank."""
+    config: Config, run: Run, needed: Mapping[str, Path], log: Log, console: Console, ranks: Ranks = ONE
+) -> Trained | None:
+    """Train the run's model and measure it, on the first rank; None on the others.
+
+    `log` hears of every metric that is written to the run.
+    """
+    _prepare_process(config)
+    with first_rank_first(ranks):
+        stage = build_stage(config, needed, console)
+    stage.train.shard = (ranks.rank, ranks.world)
+    if amplitudes_missing(stage.module.model):
+        _set_amplitudes(stage, config.stage.amplitudes.calibrate, ranks.rank)
+    initial = measure_firing(stage.module.model, stage.samples) if config.fires and ranks.first else None
+    best = best_keeper(config)
+    journal = _journal(run, log, console, ranks.first)
+    if not _fitted(config, stage, journal, best, ranks):
+        return None
+    model, metrics = stage.module.model, stage.module.scores
+    if best:
+        model.load_state_dict(best.weights)
+        metrics = reported_scores(config, best.scores, metrics)
+    model.save_pretrained(run.model)
+    measured = stage.measure(model, stage.samples) if stage.measure else measure_model(model, stage.samples, config)
+    measured.firing_rate.initial_per_site = initial
+    if config.fires:
+        per_site = measured.firing_rate.per_site
+        journal.log(stage.module.total, {f"firing/{site}": rate for site, rate in per_site.items()})
+    return Trained(
+        metrics=metrics,
+        measured=measured,
+        bits=config.bits,
+        select=select_mode(config),
+        constant_predictor=stage.constant,
+        source=stage.source,
+        parameters=parameter_count(model),
+        steps=stage.module.total,
+        threads=torch.get_num_threads(),
+        texts=stage.texts() if stage.texts else None,
+        weights=stage.weights,
+    )
+
+
+def _prepare_process(config: Config) -> None:
+    """Quiet libraries, the heap and threads that the config asks for, and the seed of all that is drawn."""
     quiet_libraries()
     if config.trainer.keep_heap:
         keep_heap()
     if config.trainer.threads:
         torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.seed)
-    with first_rank_first(ranks):
-        stage = build_stage(config, needed, console)
-    stage.train.shard = (ranks.rank, ranks.world)
+
+
+def _journal(run: Run, log: Log, console: Console, first: bool) -> Journal:
+    """Where the first rank writes down what happens; the others only train."""
+
+    def write(step: int, values: dict[str, float]) -> None:
+        run.append_metrics(step, values)
+        log(step, values)
+
+    def resume(step: int) -> None:
+        run.truncate_metrics(step, "train/")  # what is measured at this step is measured again
+
+    nothing: Callable[..., None] = lambda *_: None  # noqa: E731
+    return Journal(run.checkpoints, console, write if first else nothing, resume if first else nothing)
+
+
+def _fitted(config: Config, stage: Stage, journal: Journal, best: BestDev | None, ranks: Ranks) -> bool:
+    """Train the stage's model; whether this rank has the whole of it afterwards."""
     model = stage.module.model
-    if amplitudes_missing(model):
-        _set_amplitudes(stage, config.stage.calibrate or 1, ranks.rank)
-    initial = measure_firing(model, stage.samples) if config.fires and ranks.first else {}
-
-    def log(step: int, values: dict[str, float]) -> None:
-        if ranks.first:
-            run.append_metrics(step, values)
-            tracker.log(step, values)
-
-    def truncate(step: int) -> None:
-        if ranks.first:
-            run.truncate_metrics(step, "train/")  # what is measured at this step is measured again
-
-    best = best_keeper(config)
     shared_out = config.trainer.strategy == "fsdp" and ranks.world > 1
     twin = twin_of(model) if shared_out and ranks.first else None
+    title = f"{config.task.name} {config.neuron.name} T={config.time_steps}"
+    work = Fit(stage.module, stage.train, stage.evaluation, stage.evaluate_every, title)
     with accelerated(model, config.trainer):
-        fit(
-            module=stage.module,
-            train=stage.train,
-            evaluation=stage.evaluation,
-            config=config.trainer,
-            folder=run.checkpoints,
-            console=console,
-            title=f"{config.task.name} {config.neuron['name']} T={config.time_steps}",
-            log=log,
-            on_resume=truncate,
-            evaluate_every=stage.evaluate_every,
-            extra=[best] if best else [],
-            ranks=ranks,
-        )
-    state = whole_state(model) if shared_out else {}
-    if not ranks.first:
-        return {}
+        fit(work, config.trainer, journal, [best] if best else [], ranks)
+    state = whole_state(model) if shared_out else {}  # all ranks give their shards
     if twin is not None:
-        model = stage.module.model = twin
-        model.load_state_dict(state)
-    metrics = stage.module.scores
-    if best:
-        model.load_state_dict(best.weights)
-        metrics = reported_scores(config, best.scores, metrics)
-    model.save_pretrained(run.model)
-    measured = stage.measure(model, stage.samples) if stage.measure else measure_model(model, stage.samples, config)
-    if config.fires:
-        log(
-            stage.module.total,
-            {f"firing/{site}": rate for site, rate in measured["firing_rate"]["per_site"].items()},
-        )
-        measured["firing_rate"]["initial_per_site"] = initial
-    return {
-        **measured,
-        **(stage.report() if stage.report else {}),
-        "bits": config.bits,
-        "metrics": metrics,
-        "select": select_mode(config),
-        "constant_predictor": stage.constant,
-        "source": stage.source,
-        "parameters": parameter_count(model),
-        "steps": stage.module.total,
-        "threads": torch.get_num_threads(),  # another number may change the last digits
-    }
+        stage.module.model = twin
+        twin.load_state_dict(state)
+    return ranks.first
 
 
 def _set_amplitudes(stage: Stage, batches: int, rank: int) -> None:

@@ -1,24 +1,52 @@
-"""Lightning modules of encoder-decoders: cross entropy, and a student's losses beside it (facts 2.21)."""
+"""Tasks with text pairs: the Lightning modules of encoder-decoders, and the stage that trains them.
+
+A student learns from its plain teacher as DQ-BART does: cross entropy of the target, its teacher's logits, hidden
+states and attention maps (docs/distillation.md).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
+from rich.console import Console
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spikelm.config.schema import DistillConfig, StageConfig, TaskConfig
+from spikelm.catalog.kinds import Kind
+from spikelm.config.settings.distill import DistillConfig
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.stages import StageConfig
+from spikelm.config.settings.task import GenerateConfig, TaskConfig
 from spikelm.data.batches.by_step import Batch
+from spikelm.data.batches.text_pair_batches import IGNORED, TextPairBatches, evaluation_text_pairs, text_pair_batch
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.sources.text_pairs import load_text_pairs
+from spikelm.data.tokens.bpe import TextPairTokenizer, load_text_pair_tokenizer
+from spikelm.data.tokens.cache import encoded_text_pairs
+from spikelm.data.tokens.encode import EncodedTextPairs
+from spikelm.measure.generated_text import measure_seq2seq
+from spikelm.measure.trained_model import Measured
+from spikelm.models.architecture import Architecture
+from spikelm.models.bart import SpecialTokens, build_seq2seq, load_public, load_seq2seq
+from spikelm.store.file_facts import weights_record
+from spikelm.training.best_epoch import select_mode
 from spikelm.training.devices.ranks import summed
 from spikelm.training.distill.losses import attention_losses, hidden_losses, layer_weights, logits_loss, weighted
-from spikelm.training.generation import Generator
+from spikelm.training.generation import Generator, ProgressLines, Split
 from spikelm.training.modules import StageModule
+from spikelm.training.optimization import total_steps
+from spikelm.training.stage import Stage, Texts, announced, cache_of
 
-IGNORED = -100
+EVALUATION_BATCH = 32
 INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")
+Tokenizers = Callable[..., TextPairTokenizer]  # of task, source, backbone, text and cache
 
 
 class Seq2SeqModule(StageModule):
@@ -57,9 +85,9 @@ class Seq2SeqModule(StageModule):
 
     def on_validation_epoch_end(self) -> None:
         loss, words = summed(self._seen).tolist()
-        found = self.generator.scores()
+        generated = self.generator.scores()
         names = [f"{name}{suffix}" for suffix in self.task.splits.values() for name in self.task.metrics]
-        self.scores = {name: found[name] for name in names if name in found} | {"loss": loss / words}
+        self.scores = {name: generated[name] for name in names if name in generated} | {"loss": loss / words}
 
 
 class Seq2SeqStudent(Seq2SeqModule):
@@ -76,35 +104,37 @@ class Seq2SeqStudent(Seq2SeqModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         settings = self.settings
         goal = self.teacher(batch)
-        found = self.model(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(settings))
+        output = self.model(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(settings))
         words = batch.get("label_share", 1.0)
-        loss = settings.labels * words * self.token_loss(found.logits, batch)
-        for weight, part, share in self.parts(found, goal, batch):
+        loss = settings.losses.labels * words * self.token_loss(output.logits, batch)
+        for weight, part, share in self.parts(output, goal, batch):
             loss = loss + weight * part * batch.get(share, 1.0)
         return loss
 
-    def parts(self, found: Any, goal: Any, batch: Batch) -> list[tuple[float, Tensor, str]]:
+    def parts(self, output: Any, goal: Any, batch: Batch) -> list[tuple[float, Tensor, str]]:
         """Weight, loss and the share that weighs it on several devices, of what comes from the teacher."""
         settings, target = self.settings, batch["labels"] != IGNORED
         parts: list[tuple[float, Tensor, str]] = []
-        if settings.logits:
-            ours, theirs = found.logits[target].float(), goal.logits[target].float()
-            if settings.logits_loss == "mse":
-                parts.append((settings.logits, F.mse_loss(ours, theirs), "label_share"))
+        if settings.losses.logits:
+            ours, theirs = output.logits[target].float(), goal.logits[target].float()
+            if settings.logits.loss == "mse":
+                parts.append((settings.losses.logits, F.mse_loss(ours, theirs), "label_share"))
             else:
-                parts.append((settings.logits, logits_loss(ours, theirs, settings.temperature), "label_share"))
-        states = partial(hidden_losses, scaled=settings.scaled)
+                parts.append(
+                    (settings.losses.logits, logits_loss(ours, theirs, settings.logits.temperature), "label_share")
+                )
+        states = partial(hidden_losses, scaled=settings.states.scaled)
         lists: list[tuple[float, Callable[..., list[Tensor]], str, Tensor, str]] = [
-            (settings.hidden, states, "encoder_hidden_states", batch["attention_mask"], "token_share"),
-            (settings.hidden, states, "decoder_hidden_states", target, "label_share"),
-            (settings.attention, attention_losses, "encoder_attentions", batch["attention_mask"], "token_share"),
-            (settings.attention, attention_losses, "decoder_attentions", target, "label_share"),
-            (settings.attention, attention_losses, "cross_attentions", target, "label_share"),
+            (settings.losses.hidden, states, "encoder_hidden_states", batch["attention_mask"], "token_share"),
+            (settings.losses.hidden, states, "decoder_hidden_states", target, "label_share"),
+            (settings.losses.attention, attention_losses, "encoder_attentions", batch["attention_mask"], "token_share"),
+            (settings.losses.attention, attention_losses, "decoder_attentions", target, "label_share"),
+            (settings.losses.attention, attention_losses, "cross_attentions", target, "label_share"),
         ]
         for weight, losses, name, mask, share in lists:
             if weight:
                 # the embeddings, first of the hidden states, are the teacher's at the start and trained like the rest
-                layers = losses(found[name], goal[name], mask)
+                layers = losses(output[name], goal[name], mask)
                 weights = layer_weights(settings, len(layers), self.global_step / self.total)
                 parts.append((weight, weighted(layers, weights), share))
         return parts
@@ -126,4 +156,142 @@ class Seq2SeqTeacher:
 
 def recorded(settings: DistillConfig) -> Mapping[str, bool]:
     """What a forward pass has to keep for the losses asked for."""
-    return {"output_hidden_states": bool(settings.hidden), "output_attentions": bool(settings.attention)}
+    return {"output_hidden_states": bool(settings.losses.hidden), "output_attentions": bool(settings.losses.attention)}
+
+
+def architecture(kind: Kind) -> Architecture:
+    """BART or mBART of transformers."""
+    return Architecture(
+        config=getattr(transformers, f"{kind.transformers}Config"),
+        generator=getattr(transformers, f"{kind.transformers}ForConditionalGeneration"),
+        text_pairs=text_pairs,
+    )
+
+
+def text_pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """BART or mBART; a student has its fine-tuned teacher among the `needed`."""
+
+    def measure(model: nn.Module, samples: list[Batch], generator: Generator, vocab: int) -> Measured:
+        return measure_seq2seq(model, samples, config, generator.lengths, generator.options, vocab)
+
+    return text_pairs_stage(config, console, PairTask(partial(_module, config, needed), measure))
+
+
+@dataclass(frozen=True)
+class PairTask:
+    """What tells one model of text pairs from another: its module, its measurement, its tokenizer.
+
+    `module` is made for a number of steps, the generator and the tokenizer; `measure` is given a model, its samples,
+    the generator and the number of pieces; `options` of generate() are added to the task's.
+    """
+
+    module: Callable[[int, Generator, TextPairTokenizer], Seq2SeqModule]
+    measure: Callable[[nn.Module, list[Batch], Generator, int], Measured]
+    tokenizer: Tokenizers = load_text_pair_tokenizer
+    options: Mapping[str, Any] | None = None
+
+
+def text_pairs_stage(config: Config, console: Console, pair_task: PairTask) -> Stage:
+    """A task with text pairs, trained on the target's tokens and evaluated by generated texts."""
+    task, stage = config.task, config.finetune
+    text, tokenizer, encoded = load_task(config, console, pair_task.tokenizer)
+    train = TextPairBatches(encoded["train"], tokenizer, config.seed, stage.batch)
+    total = total_steps(stage, train.steps_per_epoch)
+    generator = _generator(config, text, tokenizer, console)
+    generator.options = {**generator.options, **(pair_task.options or {})}
+    module = pair_task.module(total, generator, tokenizer)
+    generator = module.generator  # the module's own, where it has another
+    first = _first_rows(config, encoded, tokenizer)
+
+    def measure(model: nn.Module, samples: list[Batch]) -> Measured:
+        if select_mode(config) != "last":  # the texts are of the last evaluation, the model is not
+            generator.again(model, first)
+        return pair_task.measure(model, samples, generator, tokenizer.vocab_size)
+
+    path = config.backbone.path
+    return Stage(
+        module=module,
+        train=train,
+        evaluation=[evaluation_text_pairs(encoded[split], tokenizer, EVALUATION_BATCH) for split in task.splits],
+        samples=pair_samples(config, encoded, tokenizer),
+        evaluate_every=max(1, total // 5),
+        source=text.record(config.source),
+        measure=measure,
+        texts=lambda: Texts(generator.samples(), generator.notes),
+        weights=weights_record(path, cache_of(config)) if path else None,
+    )
+
+
+def load_task(
+    config: Config, console: Console, load: Tokenizers = load_text_pair_tokenizer
+) -> tuple[LoadedText, TextPairTokenizer, dict[str, EncodedTextPairs]]:
+    """The texts of a task with text pairs, its tokenizer, and every split encoded."""
+    task, cache = config.task, cache_of(config)
+    text = announced(load_text_pairs(task, config.source), console)
+    tokenizer = load(task, config.source, config.backbone, text, cache)
+    return text, tokenizer, {split: encoded_text_pairs(text, split, task, tokenizer, cache) for split in text.splits}
+
+
+def pair_samples(config: Config, encoded: Mapping[str, EncodedTextPairs], tokenizer: TextPairTokenizer) -> list[Batch]:
+    """What is measured on in a task with text pairs."""
+    rows = _first_rows(config, encoded, tokenizer)
+    return [{name: rows[name] for name in INPUTS}]
+
+
+def _first_rows(config: Config, encoded: Mapping[str, EncodedTextPairs], tokenizer: TextPairTokenizer) -> Batch:
+    """The first rows of the first evaluated split as they come: sorted by length, they would be the shortest."""
+    first = encoded[next(iter(config.task.splits))]
+    return text_pair_batch(first, range(min(config.measure.samples, len(first))), tokenizer)
+
+
+def _generator(config: Config, text: LoadedText, tokenizer: TextPairTokenizer, console: Console) -> Generator:
+    task = config.task
+    source, target = task.columns
+    splits = [
+        Split(suffix, [row[source] for row in text.splits[name]], [row[target] for row in text.splits[name]])
+        for name, suffix in task.splits.items()
+    ]
+    return Generator(
+        metrics=task.metrics,
+        splits=splits,
+        options=generate_options(task.generate),
+        decode=lambda ids: tokenizer.decode([ids])[0],
+        always=select_mode(config) != "last",
+        progress=ProgressLines(console, task.name) if config.trainer.progress else None,
+    )
+
+
+def generate_options(settings: GenerateConfig) -> dict[str, Any]:
+    """task.generate in the words of transformers' generate()."""
+    return {
+        "num_beams": settings.beams,
+        "min_length": settings.min_length,
+        "max_length": settings.max_length,
+        "length_penalty": settings.length_penalty,
+        "no_repeat_ngram_size": settings.no_repeat_ngram,
+        "early_stopping": settings.beams > 1,
+        "do_sample": False,
+    }
+
+
+def _module(
+    config: Config, needed: Mapping[str, Path], total: int, generator: Generator, tokenizer: TextPairTokenizer
+) -> Seq2SeqModule:
+    """The module of a plain fine-tuning, or of a student with its teacher."""
+    settings, training = config.distill, (config.task, config.finetune, total, config.seed, generator)
+    if "teacher" not in needed:
+        return Seq2SeqModule(_fresh(config, tokenizer), *training)
+    folder = needed["teacher"] / "model"
+    model: Any = load_seq2seq(config, folder) if settings.start.weights == "teacher" else _fresh(config, tokenizer)
+    teacher: Any = load_seq2seq(replace(config, neuron=NeuronSpec(), weights=QuantizerSpec()), folder)
+    if settings.losses.attention:  # only the eager path has maps
+        model.set_attn_implementation("eager")
+        teacher.set_attn_implementation("eager")
+    return Seq2SeqStudent(model, *training, teacher=Seq2SeqTeacher(teacher, settings), settings=settings)
+
+
+def _fresh(config: Config, tokenizer: TextPairTokenizer) -> nn.Module:
+    """The backbone's own weights, or random ones."""
+    tokens = SpecialTokens(tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.decoder_start)
+    build = load_public if config.backbone.path else build_seq2seq
+    return build(config, tokenizer.vocab_size, tokens)

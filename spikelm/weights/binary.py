@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from spikelm.weights.base import WeightQuantizer, mean_of
+from spikelm.weights.quantizer import WeightQuantizer, mean_of
 
 
 class _Binary(torch.autograd.Function):
@@ -28,7 +28,7 @@ class _Binary(torch.autograd.Function):
 
 
 class Binary(WeightQuantizer):
-    """W_b = mean|W| sign(W - c), c the mean of W or 0 (facts 2.6 to 2.8).
+    """W_b = mean|W| sign(W - c), c the mean of W or 0.
 
     centre: tensor (BiT, BiPFT), row (BiBERT) or none (BWN as in BinaryBERT).
     gradient: identity, or clip: only where |W - c| <= 1 (BiBERT). Scale and centre are constants in the backward.

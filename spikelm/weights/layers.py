@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from spikelm.config import trust
+from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
 from spikelm.errors import ConfigError
-from spikelm.neurons import load_class
 from spikelm.neurons.kernels.spike_matmul import spike_linear
-from spikelm.weights.base import WeightQuantizer
-
-#: what a spec says about where the quantiser goes, not to the quantiser
-PLACES = ("embeddings",)
+from spikelm.weights.quantizer import WeightQuantizer
 
 
 class QuantizedLinear(nn.Linear):
@@ -35,27 +33,25 @@ class QuantizedEmbedding(nn.Embedding):
         return F.embedding(input, self.quantizer(self.weight), self.padding_idx)
 
 
-def build_quantizer(spec: Mapping[str, Any], rows: bool | None = None) -> WeightQuantizer:
-    """A quantiser from its config node: `_target_` names the class, the rest are its arguments."""
-    arguments = {key: value for key, value in spec.items() if key not in PLACES}
-    if rows is not None:
-        arguments["rows"] = rows
-    return load_class(arguments.pop("_target_"), "quantizer")(**arguments)
+def build_quantizer(spec: ClassSpec, rows: bool | None = None) -> WeightQuantizer:
+    """The quantiser of a spec, if its package is trusted; `rows` wins over the spec's own."""
+    arguments = spec.arguments if rows is None else {**spec.arguments, "rows": rows}
+    quantizer: WeightQuantizer = trust.load(spec.target, "quantizer class")(**arguments)
+    return quantizer
 
 
-def quantize_weights(model: Any, spec: Mapping[str, Any], linears: Iterable[nn.Module]) -> None:
-    """Give `linears` a quantiser each; spec.embeddings says whether word embeddings get one: none, tensor or rows."""
+def quantize_weights(model: Any, spec: QuantizerSpec, linears: Iterable[nn.Module]) -> None:
+    """Give each of the `linears` a quantiser, and the word embeddings where the spec asks for it."""
     for linear in linears:
         if type(linear) is not nn.Linear:
             raise ConfigError(f"weights are quantised in linears; {type(linear).__name__} is none", "weights=none")
         _give(linear, QuantizedLinear, build_quantizer(spec))
-    where = spec.get("embeddings", "none")
-    if where == "none":
+    if spec.embeddings == "none":
         return
     table = model.base_model.get_input_embeddings()
     if type(table) is not nn.Embedding:
         raise ConfigError(f"{type(table).__name__} is not quantised", "weights.embeddings=none")
-    _give(table, QuantizedEmbedding, build_quantizer(spec, rows=where == "rows"))
+    _give(table, QuantizedEmbedding, build_quantizer(spec, rows=spec.embeddings == "rows"))
 
 
 def _give(module: Any, cls: type, quantizer: WeightQuantizer) -> None:

@@ -1,4 +1,4 @@
-"""BinaryBERT's weights: the sum of two binary matrices that starts as a ternary one (facts 2.5)."""
+"""BinaryBERT's weights: the sum of two binary matrices that starts as a ternary one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from spikelm.neurons.kernels.rounding import ternarise
-from spikelm.weights.base import WeightQuantizer
 from spikelm.weights.binary import Binary
+from spikelm.weights.quantizer import WeightQuantizer
 
 TINY = 1e-30  # keeps 0 / 0 of a row of zeros at 0
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor
 
 from spikelm.neurons.kernels.rounding import Uniform, top_level
-from spikelm.weights.base import WeightQuantizer
+from spikelm.weights.quantizer import WeightQuantizer
 
 FLOOR = 1e-12  # of a step: a matrix of zeros stays one
 
 
 class UniformWeights(WeightQuantizer):
-    """W_q = clamp(round(W / S), -M, M) S, M = 2^(b-1) - 1, S = max|W| / M at every forward (facts 2.3)."""
+    """W_q = clamp(round(W / S), -M, M) S, M = 2^(b-1) - 1, S = max|W| / M at every forward."""
 
-    def __init__(self, rows: bool = False, width: int = 2) -> None:
+    def __init__(self, rows: bool = False, width: Literal[2, 3, 4, 8] = 2) -> None:
         super().__init__(rows)
         self.width = width
 

@@ -26,7 +26,7 @@ from spikelm.spiking import neurons
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny BERT with its tokenizer, laid out as on the hub."""
     path = tmp_path_factory.mktemp("weights") / "bert"
-    tokenizer = fast_tokenizer(train_wordpiece(["the cat sat on the mat .", "a dog ran home ."], 80))
+    tokenizer = fast_tokenizer(train_wordpiece(["the cat sat on the mat .", "a dog ran home ."], 80), 64)
     torch.manual_seed(0)
     size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **size)).save_pretrained(path)
@@ -56,10 +56,10 @@ def test_the_weights_are_in_the_model(folder: Path, tmp_path: Path, neuron: str)
 
 
 def test_a_run_needs_no_pretrained_run(folder: Path, tmp_path: Path) -> None:
-    result = run_experiment(load_config(overrides(folder, tmp_path, "neuron=lif")), Console(quiet=True))
-    assert result["pretrained"] is None
+    result = run_experiment(load_config(overrides(folder, tmp_path, "neuron=lif")), Console(quiet=True)).result
+    assert result.pretrained is None
     assert not (tmp_path / "pretrain").exists()
-    assert result["spike_driven"]["verdict"] == "fully"
+    assert result.spike_driven.verdict == "fully"
 
 
 def test_the_run_is_that_of_the_weights_not_of_their_place(folder: Path, tmp_path: Path) -> None:

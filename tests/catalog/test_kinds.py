@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib import import_module
 
 import pytest
+import transformers
 import yaml
-from transformers import BertModel
 
-from spikelm.catalog.kinds import KINDS, named, own_class
-from spikelm.config.schema import config_dir
-from spikelm.rivals.spikegpt.rwkv import RwkvForCausalLM
-from spikelm.training.stage import FUNCTIONS
+from spikelm.catalog.kinds import KINDS, architecture, own_class
+from spikelm.config.paths import config_dir
+from spikelm.models.architecture import Architecture
+from spikelm.rivals.spikegpt.rwkv import SpikeGPTForCausalLM
+from spikelm.training.stage import BUILDERS
 
-OF_BERT_AND_BART = {"bert": {"pairs"}, "bart": {"pretraining", "general", "fine_tuning"}}  # each other's tasks
+OF_BERT_AND_BART = {"bert": {"text_pairs"}, "bart": {"pretraining", "general", "fine_tuning"}}  # each other's tasks
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_name_is_there_and_every_task_has_its_stage(kind: str) -> None:
-    entry = KINDS[kind]
-    for path in (entry.config, entry.encoder, entry.pretraining, entry.classifier, entry.batches):
-        assert not path or callable(named(path))
-    stages = import_module(f"spikelm.{entry.stages}")
-    missing = {FUNCTIONS[task] for task in entry.tasks if not hasattr(stages, FUNCTIONS[task])}
+def test_every_architecture_is_there_and_every_task_has_its_stage(kind: str) -> None:
+    entry, made = KINDS[kind], architecture(kind)
+    assert isinstance(made, Architecture)
+    assert made.classes or kind == "gpt2", "whose classes are transformers' own"
+    missing = {BUILDERS[task] for task in entry.tasks if getattr(made, BUILDERS[task]) is None}
     assert missing == OF_BERT_AND_BART.get(kind.removeprefix("m"), set())
+    assert ("pretrain" in entry.tasks) >= (made.batches is not None)
+
+
+def test_no_class_of_ours_has_the_name_of_one_of_transformers() -> None:
+    for kind in (kind for kind, entry in KINDS.items() if not entry.transformers):
+        assert not [cls.__name__ for cls in architecture(kind).classes if hasattr(transformers, cls.__name__)]
 
 
 def test_every_backbone_has_a_kind_that_is_known() -> None:
@@ -37,8 +42,8 @@ def test_every_backbone_has_a_kind_that_is_known() -> None:
 
 
 def test_classes_are_found_by_the_name_in_a_checkpoint() -> None:
-    assert own_class("RwkvForCausalLM") is RwkvForCausalLM
-    assert own_class("BertModel") is None, f"transformers' {BertModel.__name__} is not ours"
+    assert own_class("SpikeGPTForCausalLM") is SpikeGPTForCausalLM
+    assert own_class("BertModel") is None, "it is transformers'"
 
 
 def test_the_table_is_read_without_torch() -> None:

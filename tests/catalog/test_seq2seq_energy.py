@@ -10,16 +10,24 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BartConfig, BartForConditionalGeneration
 
-from spikelm.catalog.energy import Term, ceiling_mj, energy_mj, spiking_energy_mj
-from spikelm.catalog.seq2seq_energy import generation_terms, lm_head_terms, seq2seq_terms
+from spikelm.catalog.energy import (
+    Term,
+    ceiling_mj,
+    energy_mj,
+    generation_terms,
+    lm_head_terms,
+    seq2seq_terms,
+    spiking_energy_mj,
+)
 from spikelm.cli.energy_audit import energy_main
-from spikelm.errors import ConfigError, DataError
-from spikelm.measure.firing import FiringMeter
-from spikelm.measure.trained_model import measure_firing, measure_terms
+from spikelm.config.settings.specs import ClassSpec
+from spikelm.errors import ConfigError
+from spikelm.measure.audit import audit
+from spikelm.measure.trained_model import measure_firing, measure_terms, prompt
 from spikelm.spiking import neurons, spikify
 
 torch.set_num_threads(1)
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")
 BASE = (6, 6, 768, 3072)
 LAYERS, DECODER, HIDDEN, FFN, VOCAB = 2, 3, 32, 48, 70
 SMALL = (LAYERS, DECODER, HIDDEN, FFN)
@@ -75,7 +83,7 @@ def test_bart_base(source: int, target: int, wanted: int, with_head: int, mj: fl
 
 
 def test_beam_search_of_the_paper_s_settings() -> None:
-    """Facts section 4: 1024 tokens, 6 beams; encoder and cross keys and values are paid once."""
+    """1024 tokens, 6 beams; encoder and cross keys and values are paid once."""
     assert energy_mj(seq2seq_terms(*BASE, 1024, 61, beams=6)) == pytest.approx(378.08, abs=5e-3)
     assert energy_mj(seq2seq_terms(*BASE, 1024, 62, beams=6)) == pytest.approx(379.74, abs=5e-3)
     assert energy_mj(seq2seq_terms(*BASE, 1024, 61, beams=6, causal=True)) == pytest.approx(377.61, abs=5e-3)
@@ -119,12 +127,20 @@ def test_the_meter_fills_every_site_the_energy_asks_for(generate: dict | None) -
     terms = seq2seq_terms(*SMALL, 9, 6)
     assert set(rates) == {term.site for term in terms} == {neuron.site for neuron in neurons(model)}
     assert all(0 < rate < 1 for rate in rates.values())
-    result = measure_terms(model, [batch()], terms, 4, spiking=True, generate=generate)
-    assert result["firing_rate"]["per_site"] == rates
-    assert result["energy_mj"]["fp32"] == pytest.approx(spiking_energy_mj(terms, rates, 4))
-    assert result["energy_ann_mj"]["fp32"] == pytest.approx(energy_mj(terms))
-    assert result["spike_driven"]["verdict"] == "fully"
-    assert result["spike_driven"]["real_valued"] == ["lm_head"]
+    report = audit(model, prompt(batch()) if generate else batch(), 4, generate=generate)
+    assert report.verdict == "fully"
+    assert report.real_valued == ["lm_head"]
+
+
+def test_what_is_measured_of_given_matmuls() -> None:
+    model, terms = bart(4), seq2seq_terms(*SMALL, 9, 6)
+    rates = measure_firing(model, [batch()])
+    measured = measure_terms(model, [batch()], terms, 4, fires=True)
+    assert measured.firing_rate.per_site == rates
+    assert measured.energy_mj["fp32"] == pytest.approx(spiking_energy_mj(terms, rates, 4))
+    assert measured.energy_ann_mj["fp32"] == pytest.approx(energy_mj(terms))
+    assert measured.spike_driven.verdict == "fully"
+    assert measured.spike_driven.real_valued == ["lm_head"]
 
 
 def test_rates_with_and_without_a_cache_agree() -> None:
@@ -135,26 +151,6 @@ def test_rates_with_and_without_a_cache_agree() -> None:
     tokens = model.generate(**data, **how)
     stepwise = measure_firing(model, [data], how)
     assert measure_firing(model, [{**data, "decoder_input_ids": tokens[:, :-1]}]) == pytest.approx(stepwise)
-
-
-def test_pads_of_both_sides_can_be_left_out() -> None:
-    model, data = bart(2), batch()
-    data["attention_mask"][1, 5:] = 0
-    target = torch.ones(2, 6, dtype=torch.long)
-    target[0, 4:] = 0
-    site = "decoder.layers.1.cross_key_out"
-    with FiringMeter(model) as meter, torch.no_grad():
-        meter.attention_mask, meter.decoder_attention_mask = data["attention_mask"], target
-        model(**data)
-    kept = meter.by_site()
-    assert meter._values[site] == 14 * HIDDEN
-    assert meter._values["decoder.layers.1.key_out"] == 10 * HIDDEN
-    assert meter._values["encoder.layers.0.ffn2_in"] == 14 * FFN
-    assert kept[site] != measure_firing(model, [data])[site]
-    with FiringMeter(model) as meter, torch.no_grad():
-        meter.decoder_attention_mask = target[:, :3]
-        with pytest.raises(DataError, match="decoder"):
-            model(**data)
 
 
 def test_the_command_prints_every_term(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

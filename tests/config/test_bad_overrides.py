@@ -9,7 +9,7 @@ from bad_overrides import OVERRIDES, examined
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spikelm.config.compose import precheck
+from spikelm.cli.command_line import precheck
 from spikelm.errors import ConfigError
 
 
@@ -21,9 +21,9 @@ def test_overrides_are_valid_or_refused_in_one_line(overrides: list[str], multir
 
 FOUND = [
     ["scale=nan"],  # a group that is a number
-    ["distill.hidden=glob(*)"],
+    ["distill.losses.hidden=glob(*)"],
     ["finetune.batch=interval(0,1)"],
-    ["distill.words=1e999"],
+    ["distill.losses.words=1e999"],
 ]
 
 

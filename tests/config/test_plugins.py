@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from spikelm.cli.command_line import help_text
 from spikelm.config import plugins, trust
 from spikelm.config.checks import typed
-from spikelm.config.compose import _compose, help_text, load_config
+from spikelm.config.compose import compose_config, load_config
 from spikelm.errors import ConfigError, DataError
 from spikelm.neurons import build_neuron
 from spikelm.runs.identity import identity
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "plugin"
 PROJECT = EXAMPLE.parents[1]
@@ -54,7 +55,7 @@ def test_an_installed_package_adds_options_and_nothing_is_imported_for_them(site
     install(site)
     plugins.plugins.cache_clear()
     config = load_config(["system=adaptive_bert", "task=words/longer", "neuron.rise=0.25"])
-    assert (config.system, config.T, config.neuron["rise"]) == ("Adaptive-BERT", 4, 0.25)
+    assert (config.system.title, config.T, config.neuron.arguments["rise"]) == ("Adaptive-BERT", 4, 0.25)
     assert config.task.files == str(site / "spikelm_example" / "data" / "longer")
     assert "spikelm_example" not in sys.modules
     added = set(help_text().replace(",", "").split()) - set(before.replace(",", "").split())
@@ -70,7 +71,7 @@ def test_its_classes_are_trusted_because_it_is_installed(site: Path) -> None:
     install(site)
     plugins.plugins.cache_clear()
     config = load_config(["neuron=adaptive", "T=3"])
-    neuron = build_neuron({key: value for key, value in config.neuron.items() if key not in ("name", "valid")})
+    neuron = build_neuron(config.neuron, config.T)
     x = torch.tensor([1.2, 1.3, 1.45]).reshape(3, 1, 1)
     # by hand: 1.2 fires; 0.25 * 0.2 + 1.3 = 1.35 < 1.5; 0.25 * 1.35 + 1.45 = 1.7875 >= 1.25
     assert neuron(x).flatten().tolist() == [1.0, 0.0, 1.0]
@@ -119,7 +120,7 @@ def test_an_entry_point_that_names_no_package_is_named(site: Path, value: str) -
     install(site, "broken", value)
     plugins.plugins.cache_clear()
     with pytest.raises(ConfigError, match=f"names '{value}', which is no package"):
-        typed(_compose([]))
+        typed(compose_config([]))
 
 
 @pytest.mark.slow

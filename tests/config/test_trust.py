@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from spikelm.cli.command_line import precheck
 from spikelm.config import trust
-from spikelm.config.compose import load_config, precheck
+from spikelm.config.compose import load_config
 from spikelm.config.redact import redacted, refuse_secrets
 from spikelm.errors import ConfigError
 from spikelm.runs.experiment import open_run

@@ -9,8 +9,8 @@ from typing import Any
 from glue_files import OFFICIAL, hub_cache, hub_parquet, write_as
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import TaskConfig
-from spikelm.data.sources.rows import GLUE
+from spikelm.config.settings.task import TaskConfig
+from spikelm.data.sources.hub import GLUE
 
 Rows = dict[str, list[dict[str, Any]]]
 TEXTS = [

@@ -15,15 +15,17 @@ import pytest
 from rich.console import Console
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.sources.documents import load_documents
-from spikelm.data.sources.rows import Text, load_rows
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.sources.rows import load_rows
 from spikelm.data.tokens import cache as cache_module
 from spikelm.data.tokens.cache import encoded_documents, encoded_rows
 from spikelm.data.tokens.encode import encode_documents, encode_rows
 from spikelm.data.tokens.wordpiece import train_wordpiece
-from spikelm.runs.identity import identity, pretraining_of
-from spikelm.store.records import run_id
+from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import pretraining_of
+from spikelm.store.hashing import run_id
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "."]
 
@@ -78,7 +80,7 @@ def test_unchanged_files_are_not_read_again(root: Path, monkeypatch: pytest.Monk
         raise AssertionError("read again")
 
     with monkeypatch.context() as patched:
-        for name in ("content_hash.load_rows", "text_files.read_documents"):
+        for name in ("source_identity.load_rows", "text_files.read_documents"):
             patched.setattr(f"spikelm.data.sources.{name}", refuse)
         assert id_of(local(root)) == before
         path = root / "RTE" / "train.tsv"
@@ -148,5 +150,5 @@ def test_warnings_reach_the_console() -> None:
     from spikelm.training import stage as builders
 
     console = Console(record=True, file=io.StringIO())
-    builders.announced(Text({}, "", ("[rte] has 5 rows",)), console)
+    builders.announced(LoadedText({}, "", ("[rte] has 5 rows",)), console)
     assert "warning: [rte] has 5 rows" in console.export_text()

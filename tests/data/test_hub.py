@@ -16,15 +16,15 @@ from glue_files import hub_cache, hub_parquet
 from rich.console import Console
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
-from spikelm.data.sources import hub_text
+from spikelm.config.settings.schema import Config
+from spikelm.data.sources import hub
 from spikelm.data.sources.documents import load_documents
-from spikelm.data.sources.hub import hub_files, hub_rows
-from spikelm.data.sources.rows import GLUE
+from spikelm.data.sources.hub import GLUE, Repository, hub_files, stream_rows
 from spikelm.data.tokens.tokenizer import load_tokenizer
 from spikelm.errors import ConfigError, DataError
-from spikelm.runs.identity import identity, pretraining_of
-from spikelm.store.records import run_id
+from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import pretraining_of
+from spikelm.store.hashing import run_id
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "he", "left", "so", ".", "!", "?", "##s"]
 WIKI, BOOKS = "wikimedia/wikipedia", "bookcorpus/bookcorpus"
@@ -44,7 +44,7 @@ def parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The hub's repositories in a folder, as `hf download --local-dir` lays them out."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
-    monkeypatch.setattr(hub_text, "SENTENCES", 4)
+    monkeypatch.setattr(hub, "SENTENCES", 4)
     root = tmp_path / "mirror"
     text = "The cat sat. He left! {0}\n\nReferences\n  So the cat {0} left.  \n" + "He sat. The cat left.\n" * 9
     articles = [{"id": str(n), "title": f"T{n}", "text": text.format(n)} for n in range(ARTICLES)]
@@ -91,7 +91,7 @@ def test_a_survey_is_made_once_and_a_limit_takes_some_of_each(mirror: Path, monk
     def refuse(*args: Any) -> Any:
         raise AssertionError("read again")
 
-    monkeypatch.setattr(hub_text, "hub_rows", refuse)
+    monkeypatch.setattr(hub, "stream_rows", refuse)
     assert load_documents(source, cache).content_hash == first.content_hash
     with pytest.raises(AssertionError, match="read again"):
         load_documents(replace(source, documents=41), cache)
@@ -122,17 +122,17 @@ def test_a_mirror_of_another_commit_is_refused(mirror: Path) -> None:
     note.parent.mkdir(parents=True)
     source = config(mirror).source
     note.write_text(f"{source.revision}\netag\n0.0\n")
-    assert len(hub_files(GLUE, "rte", ("train",), source.revision, source.mirror)["train"]) == 1
+    assert len(hub_files(Repository(GLUE, "rte", source.revision), ("train",), source.mirror)["train"]) == 1
     note.write_text(f"{'0' * 40}\netag\n0.0\n")
     with pytest.raises(DataError, match=f"at commit {'0' * 40}, the pinned one is {source.revision}"):
-        hub_files(GLUE, "rte", ("train",), source.revision, source.mirror)
+        hub_files(Repository(GLUE, "rte", source.revision), ("train",), source.mirror)
 
 
 def test_what_a_mirror_lacks_is_named(mirror: Path) -> None:
     with pytest.raises(DataError, match=r"the mirror has no a/b: .*a/b is not a folder"):
-        hub_files("a/b", None, ("train",), None, str(mirror))
+        hub_files(Repository("a/b", None, None), ("train",), str(mirror))
     with pytest.raises(DataError, match=r"glue/cola has no file for train: looked for train-\*.*no such folder"):
-        hub_files(GLUE, "cola", ("train",), None, str(mirror))
+        hub_files(Repository(GLUE, "cola", None), ("train",), str(mirror))
     parquet(mirror / BOOKS / "plain_text" / "train" / "0001.parquet", [{"body": "x"}])
     with pytest.raises(DataError, match=r"0001\.parquet row 0: no column 'text'; there is body"):
         load_documents(config(mirror).source)
@@ -145,11 +145,11 @@ def test_other_endings_and_places(tmp_path: Path) -> None:
     (tmp_path / "a" / "b [1]" / "data").mkdir(parents=True)
     folder = tmp_path / "a" / "b [1]"
     (folder / "data" / "train.jsonl").write_text('{"text": "One."}\n{"text": "Two."}\n')
-    files = hub_files("a/b [1]", None, ("train",), "main", str(tmp_path))["train"]
-    assert [row["text"] for row in hub_rows(files[0])] == ["One.", "Two."]
+    files = hub_files(Repository("a/b [1]", None, "main"), ("train",), str(tmp_path))["train"]
+    assert [row["text"] for row in stream_rows(files[0])] == ["One.", "Two."]
     (folder / "train.txt").write_text("One.\nTwo.\n")
-    files = hub_files("a/b [1]", None, ("train",), "main", str(tmp_path))["train"]
-    assert [row["text"] for row in hub_rows(files[0])] == ["One.", "Two."]
+    files = hub_files(Repository("a/b [1]", None, "main"), ("train",), str(tmp_path))["train"]
+    assert [row["text"] for row in stream_rows(files[0])] == ["One.", "Two."]
 
 
 def test_the_tokenizer_is_the_mirrors_or_a_file(mirror: Path) -> None:
@@ -197,8 +197,9 @@ def test_a_run_on_the_hubs_data_from_pretraining_to_result(mirror: Path) -> None
 
     tiny = ["scale=smoke", "neuron=bispike", "pretrain.steps=2", "trainer.progress=false", "tracker.mode=disabled"]
     found = config(mirror, *tiny, "source.documents=40", "trainer.workers=1")
-    result = run_experiment(found, Console(quiet=True))
-    assert result["source"]["rows"] == {"train": 40, "validation": 40}
-    assert result["source"]["name"] == "hub"
-    saved = json.loads((Path(result["directory"]) / "result.json").read_text())
+    finished = run_experiment(found, Console(quiet=True))
+    result = finished.result
+    assert result.source.rows == {"train": 40, "validation": 40}
+    assert result.source.name == "hub"
+    saved = json.loads((finished.directory / "result.json").read_text())
     assert saved["config"]["source"]["text"][0]["repo"] == WIKI

@@ -12,8 +12,10 @@ import pytest
 from glue_variants import REVISION, VARIANTS, glue_task, made_up
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import TaskConfig
-from spikelm.data.sources.rows import GLUE, Text, load_rows
+from spikelm.config.settings.task import TaskConfig
+from spikelm.data.sources.hub import GLUE
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.sources.rows import load_rows
 from spikelm.errors import DataError
 
 
@@ -24,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def load(task: TaskConfig, overrides: list[str]) -> Text:
+def load(task: TaskConfig, overrides: list[str]) -> LoadedText:
     config = load_config([f"task={task.name}", *overrides])
     return load_rows(config.task, config.source)
 

@@ -17,8 +17,8 @@ import pytest
 from spikelm.data.microworld import (
     DEFAULT_ROWS,
     MNLI_VERSION,
-    PAIRS_VERSION,
     TASKS,
+    TWO_TEXTS_VERSION,
     VERSION,
     documents,
     glue,
@@ -26,8 +26,8 @@ from spikelm.data.microworld import (
 )
 from spikelm.data.microworld.grammar import RULES
 from spikelm.data.microworld.lexicon import AWAY, GENRES, HOME, KIND_OF
-from spikelm.data.microworld.pairs import similarity
-from spikelm.data.microworld.sentences import FORMS, distinct_forms, statement, wh_question, yes_no_question
+from spikelm.data.microworld.paraphrases import similarity
+from spikelm.data.microworld.wording import FORMS, distinct_forms, statement, wh_question, yes_no_question
 from spikelm.data.microworld.world import Fact, judge, sample_fact
 
 COLUMNS = {
@@ -308,8 +308,8 @@ def test_texts_change_only_with_their_version() -> None:
         "qnli": "9db2994be1f96bf9",
         "rte": "5d66541cfde748ee",
     }
-    assert rows == single | pairs, "VERSION, PAIRS_VERSION"
+    assert rows == single | pairs, "VERSION, TWO_TEXTS_VERSION"
     assert digest(glue("mnli", rows={"train": 0})["validation_mismatched"]) == "cd54aa53fe5d29db", "MNLI_VERSION"
-    assert (VERSION, PAIRS_VERSION, MNLI_VERSION) == (2, 3, 4)
+    assert (VERSION, TWO_TEXTS_VERSION, MNLI_VERSION) == (2, 3, 4)
     versions = dict.fromkeys(single, 2) | dict.fromkeys(pairs, 3) | {"mnli": 4}
     assert {task: version_of(task) for task in TASKS} == versions

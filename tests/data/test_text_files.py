@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.sources.documents import load_documents
-from spikelm.data.sources.rows import Text
+from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.text_files import detokenised, plain_sentences, wikitext_sentences
 from spikelm.data.tokens.tokenizer import load_tokenizer, read_vocab
 from spikelm.errors import DataError
@@ -30,7 +30,7 @@ def config(root: Path, *overrides: str) -> Config:
     return load_config(["task=pretrain", "source=local", f"source.root={root}", *overrides])
 
 
-def load(root: Path, *overrides: str) -> Text:
+def load(root: Path, *overrides: str) -> LoadedText:
     text = load_documents(config(root, *overrides).source)
     splits = {split: list(documents) for split, documents in text.splits.items()}
     assert {split: len(documents) for split, documents in text.splits.items()} == {

@@ -43,7 +43,7 @@ def test_unknown_letters_become_the_unknown_token(tokenizer: Tokenizer) -> None:
 
 
 def test_transformers_reads_the_same_ids(tokenizer: Tokenizer) -> None:
-    fast = fast_tokenizer(tokenizer)
+    fast = fast_tokenizer(tokenizer, 64)
     expected = tokenizer.encode("tom gave anna the ball .", "did anna get it ?")
     found = fast("tom gave anna the ball .", "did anna get it ?")
     assert found["input_ids"] == expected.ids

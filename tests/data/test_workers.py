@@ -12,7 +12,7 @@ import torch
 from spikelm.data.batches import blocks
 from spikelm.data.batches.by_step import Batch, RowBatches, StepBatches
 from spikelm.data.batches.mlm_nsp import PretrainingBatches
-from spikelm.data.tokens.encode import Encoded
+from spikelm.data.tokens.encode import EncodedRows
 from spikelm.data.tokens.packed import PackedDocuments, write_documents
 from spikelm.data.tokens.wordpiece import train_wordpiece
 
@@ -27,11 +27,11 @@ def packed(folder: Path) -> PackedDocuments:
     return PackedDocuments.open(folder)
 
 
-def rows() -> Encoded:
+def rows() -> EncodedRows:
     lengths = np.arange(30) % 7 + 2
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     ids = np.arange(offsets[-1], dtype=np.int32)
-    return Encoded(ids, np.zeros_like(ids, np.int8), offsets, np.arange(30))
+    return EncodedRows(ids, np.zeros_like(ids, np.int8), offsets, np.arange(30))
 
 
 @pytest.fixture(params=["rows", "pretraining", "pretraining in blocks"])

@@ -13,6 +13,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Bert
 
 from spikelm.cli.export import export_main
 from spikelm.config.compose import load_config
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
 from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.export import ExportedBertForSequenceClassification
 from spikelm.export.convert import export
@@ -23,15 +25,15 @@ from spikelm.neurons.kernels.inference import levels
 from spikelm.runs.experiment import run_experiment
 from spikelm.spiking import neurons, spikify
 
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
-LIF = {"_target_": "spikelm.neurons.lif.LIF"}
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")
+LIF = ClassSpec("spikelm.neurons.lif.LIF")
 NEURONS = {
     "bispike": BISPIKE,
-    "paper": {**BISPIKE, "fire": "paper", "reset": "paper"},
-    "normalized": {**BISPIKE, "reset": "normalized", "direction": "uni"},
-    "learnable": {**BISPIKE, "alpha": "learnable"},
+    "paper": BISPIKE.having(fire="paper", reset="paper"),
+    "normalized": BISPIKE.having(reset="normalized", direction="uni"),
+    "learnable": BISPIKE.having(alpha="learnable"),
     "lif": LIF,
-    "lif_round": {**LIF, "theta": 0.3, "fire": "round"},
+    "lif_round": LIF.having(theta=0.3, fire="round"),
 }
 
 
@@ -43,7 +45,7 @@ def inputs() -> dict[str, torch.Tensor]:
     return {"input_ids": torch.randint(1, 60, (4, 9)), "attention_mask": mask, "token_type_ids": types}
 
 
-def trained(neuron: dict[str, Any], T: int, **options: Any) -> Any:
+def trained(neuron: ClassSpec, T: int, **options: Any) -> Any:
     """A small random classifier whose amplitudes are set, with T different ones at every site."""
     torch.manual_seed(1)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
@@ -76,15 +78,13 @@ def test_amplitudes_of_several_steps_are_not_one() -> None:
 @pytest.mark.parametrize("name", ["bispike", "paper", "normalized"])
 def test_levels_are_those_of_the_neuron_to_the_last_bit(name: str) -> None:
     torch.manual_seed(0)
-    arguments = {key: value for key, value in NEURONS[name].items() if key != "_target_"}
-    neuron = BiSpike(T=4, **arguments)
+    neuron = BiSpike(T=4, **NEURONS[name].arguments)
     x = 3 * torch.randn(4, 2, 500)
     x[:, :, 0] = 0.0
     neuron(x)  # sets alpha
     x[0, :, 1] = neuron.alpha[0] / 2  # on the threshold
     spikes = neuron(x)
-    rule = {key: getattr(neuron.rule, key) for key in ("bidirectional", "fire", "beta", "scaled", "symmetric")}
-    found = levels(x, neuron.alpha.view(4, 1, 1), rule)
+    found = levels(x, neuron.alpha.view(4, 1, 1), neuron.rule)
     assert set(found.unique().tolist()) <= {-1.0, 0.0, 1.0}
     assert torch.equal(found * neuron.alpha.view(4, 1, 1), spikes)
 
@@ -93,7 +93,7 @@ def test_levels_are_those_of_the_neuron_to_the_last_bit(name: str) -> None:
 @pytest.mark.parametrize("name", list(NEURONS))
 def test_without_gradients_one_step_gives_the_same_spikes(name: str, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    neuron = build_neuron({**NEURONS[name], "T": 1})
+    neuron = build_neuron(NEURONS[name])
     x = torch.randn(1, 3, 200, dtype=dtype)
     neuron(x)
     kept = neuron(x.requires_grad_()).detach()
@@ -121,13 +121,13 @@ def test_int8_loses_the_rounding_of_the_weights_alone(heights: list[float]) -> N
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (lambda: trained({"_target_": "spikelm.neurons.psn.PSN"}, 2), "PSN cannot be exported"),
-        (lambda: trained({"_target_": "spikelm.neurons.lif_atan.LIFAtan"}, 2), "LIFAtan cannot be exported"),
+        (lambda: trained(ClassSpec("spikelm.neurons.psn.PSN"), 2), "PSN cannot be exported"),
+        (lambda: trained(ClassSpec("spikelm.neurons.lif_atan.LIFAtan"), 2), "LIFAtan cannot be exported"),
         (
-            lambda: trained(BISPIKE, 1, weights={"_target_": "spikelm.weights.binary.Binary"}),
+            lambda: trained(BISPIKE, 1, weights=QuantizerSpec("spikelm.weights.binary.Binary")),
             "low-bit weights",
         ),
-        (lambda: trained(BISPIKE, 1, variant={"attention": "boolean"}), "variant.attention"),
+        (lambda: trained(BISPIKE, 1, variant=VariantConfig(attention="boolean")), "variant.attention"),
         (lambda: BertForSequenceClassification(BertConfig(vocab_size=9, hidden_size=12, num_hidden_layers=1)), "plain"),
     ],
 )
@@ -138,14 +138,15 @@ def test_what_cannot_be_exported_says_why(model: Any, said: str) -> None:
 
 def test_a_run_is_exported_and_loads_in_plain_transformers_code(tmp_path: Path) -> None:
     config = load_config(["scale=smoke", f"runs_dir={tmp_path}", "task=glue/mnli", "T=2", "trainer.threads=1"])
-    result = run_experiment(config, Console(quiet=True))
+    finished = run_experiment(config, Console(quiet=True))
+    result = finished.result
     reports = {}
     for precision in ("fp32", "int8"):
         out = tmp_path / precision
-        assert export_main([result["directory"], f"precision={precision}", "--out", str(out)]) == 0
+        assert export_main([str(finished.directory), f"precision={precision}", "--out", str(out)]) == 0
         reports[precision] = json.loads((out / "export.json").read_text())
     exact, rounded = reports["fp32"], reports["int8"]
-    assert exact["exported"] == exact["trained"] == result["metrics"]
+    assert exact["exported"] == exact["trained"] == result.metrics
     assert set(exact["exported"]) == {"accuracy", "accuracy_mm"}
     assert (exact["other_predictions"], exact["rows"]) == (0, 96)
     assert exact["max_difference"] < 1e-5
@@ -159,4 +160,4 @@ def test_a_run_is_exported_and_loads_in_plain_transformers_code(tmp_path: Path) 
     assert set(tokens["token_type_ids"].flatten().tolist()) == {0, 1}
     assert model(**tokens).logits.shape == (1, 3)
     with pytest.raises(SpikeLMError, match="cannot be exported"):
-        export_main([result["pretrained"], "--runs-dir", str(tmp_path)])
+        export_main([result.pretrained, "--runs-dir", str(tmp_path)])

@@ -89,7 +89,7 @@ def test_a_result_that_was_changed_by_hand_is_in_no_table(whole: Path, tmp_path:
     path.write_text(json.dumps(result))
     from spikelm.store.store import Store
 
-    assert [found["task"] for found in Store(runs).results()] == ["pretrain"]
+    assert [found.task for found in Store(runs).results()] == ["pretrain"]
 
 
 def test_a_damaged_checkpoint_after_a_kill(whole: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from commands import SMALL, Command, call
 
-from spikelm.store.records import MetricsCsv
+from spikelm.store.metrics_csv import MetricsCsv
 from spikelm.training.checkpoints import checkpoints, step_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]

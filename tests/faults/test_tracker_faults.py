@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.faults]
 KEY = "5ec2e7" * 6 + "5ec2"
 STEPS = 400
 ARGS = (*SMALL[:-1], "task=pretrain", f"pretrain.steps={STEPS}", "trainer.checkpoint_every=1000")
-PACE = re.compile(rf"step (\d+)/{STEPS}, loss \S+, (\d+) ms a step")
+PACE = re.compile(rf"step (\d+)/{STEPS}, loss \S+, (\d+) ms per step")
 
 
 def pace(log: Path) -> float:
@@ -38,7 +38,7 @@ def test_offline_is_no_slower(alone: Path, tmp_path: Path) -> None:
     assert code == 0, said
     assert outcome(runs, "pretrain") == outcome(alone / "runs", "pretrain")
     assert pace(tmp_path / "log") < 2 * pace(alone / "log"), "generous, for a busy machine"
-    print(f"offline: {pace(tmp_path / 'log'):.0f} ms a step (alone {pace(alone / 'log'):.0f})")
+    print(f"offline: {pace(tmp_path / 'log'):.0f} ms per step (alone {pace(alone / 'log'):.0f})")
 
 
 @pytest.mark.parametrize("mode", ["unreachable", "hang", "500", "dies"])
@@ -62,4 +62,4 @@ def test_training_does_not_notice(mode: str, alone: Path, tmp_path: Path) -> Non
     assert pace(tmp_path / "log") < 2 * pace(alone / "log"), "at full speed; generous, for a busy machine"
     for path in [tmp_path / "log", *runs.rglob("*")]:
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
-    print(f"{mode}: {pace(tmp_path / 'log'):.0f} ms a step (alone {pace(alone / 'log'):.0f}), {took:.1f} s in all")
+    print(f"{mode}: {pace(tmp_path / 'log'):.0f} ms per step (alone {pace(alone / 'log'):.0f}), {took:.1f} s in all")

@@ -67,7 +67,7 @@ def test_jobs_side_by_side_depend_on_the_model_also_where_its_sizes_are_those_of
     from hydra import compose, initialize_config_dir
 
     from spikelm.config.compose import register_schema
-    from spikelm.config.schema import config_dir
+    from spikelm.config.paths import config_dir
 
     monkeypatch.setattr(processor, "usable_cores", lambda: 8)
     register_schema()

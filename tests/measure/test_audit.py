@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForSequenceClassification
 
 from spikelm.catalog.energy import encoder_terms
+from spikelm.cli.audit_table import print_audit
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import SpikeLMError
 from spikelm.measure.audit import audit
 from spikelm.measure.firing import FiringMeter
@@ -23,7 +26,7 @@ from spikelm.measure.watch import spike_rate
 from spikelm.spiking import spikify
 
 torch.set_num_threads(1)
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")
 HEADS = ["bert.pooler.dense", "classifier"]
 LAYERS, HIDDEN, FFN, LENGTH, BATCH = 2, 32, 64, 8, 4
 
@@ -35,7 +38,7 @@ def batch() -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def bert(T: int = 0, neuron: dict[str, Any] = BISPIKE, attention: str = "eager") -> nn.Module:
+def bert(T: int = 0, neuron: ClassSpec = BISPIKE, attention: str = "eager") -> nn.Module:
     torch.manual_seed(0)
     config = BertConfig(
         num_hidden_layers=LAYERS,
@@ -94,12 +97,12 @@ def test_ann_is_not(attention: str) -> None:
 
 @pytest.mark.parametrize("name", ["lif.LIF", "lif_atan.LIFAtan"])
 def test_other_neurons_are_spike_driven_too(name: str) -> None:
-    assert audit(bert(2, {"_target_": f"spikelm.neurons.{name}"}), batch(), 2).verdict == "fully"
+    assert audit(bert(2, ClassSpec(f"spikelm.neurons.{name}")), batch(), 2).verdict == "fully"
 
 
 def test_matmuls_inside_a_neuron_are_listed_apart() -> None:
     """PSN multiplies real inputs by its T x T matrix: its dynamics, not a matmul of the encoder."""
-    report = audit(bert(2, {"_target_": "spikelm.neurons.psn.PSN"}), batch(), 2)
+    report = audit(bert(2, ClassSpec("spikelm.neurons.psn.PSN")), batch(), 2)
     assert report.verdict == "fully"
     assert report.real_valued == HEADS
     inside = [row for row in report.rows if row.part == "neuron"]
@@ -135,7 +138,7 @@ def test_one_wrong_spike_is_enough() -> None:
 
 
 def test_silent_spikes_are_flagged() -> None:
-    report = audit(bert(2, {"_target_": "spikelm.neurons.lif.LIF", "theta": 1e6}), batch(), 2)
+    report = audit(bert(2, ClassSpec("spikelm.neurons.lif.LIF", {"theta": 1e6})), batch(), 2)
     assert report.verdict == "fully"
     assert len(report.silent) == 7 * LAYERS
     assert {row.rate for row in report.encoder} == {0.0}
@@ -245,9 +248,9 @@ def test_rates_agree_with_the_firing_meter() -> None:
 
 def test_inference_mode_changes_nothing() -> None:
     model = bert(2)
-    expected = audit(model, batch(), 2).to_dict()
+    expected = audit(model, batch(), 2)
     with torch.inference_mode():
-        assert audit(model, batch(), 2).to_dict() == expected
+        assert audit(model, batch(), 2) == expected
 
 
 def test_model_is_left_as_it_was() -> None:
@@ -263,21 +266,24 @@ def test_model_is_left_as_it_was() -> None:
     assert hooks == sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
 
-def test_missing_encoder_is_named() -> None:
-    with pytest.raises(SpikeLMError, match=r"'decoder'[\s\S]*bert"):
-        audit(bert(), batch(), 1, encoder_prefix="decoder")
+def test_a_model_without_an_encoder_is_named() -> None:
+    with pytest.raises(SpikeLMError, match=r"'encoder'[\s\S]*layer"):
+        audit(nn.Sequential(OrderedDict(layer=nn.Linear(2, 2))), {"input": torch.ones(1, 2)}, 1)
 
 
-def test_report_is_json_and_prints_by_layer() -> None:
+def test_what_a_result_keeps_is_json() -> None:
     model = bert(4)
     model.bert.encoder.layer[1].output.dense._forward_pre_hooks.clear()
-    report = audit(model, batch(), 4)
-    saved = json.loads(json.dumps(report.to_dict()))
-    assert saved["verdict"] == "partly"
-    assert saved["rows"][0]["spike_driven"] is True
+    kept = json.loads(json.dumps(audit(model, batch(), 4).to_dict()))
+    assert (kept["verdict"], kept["operations"], kept["spike_driven"]) == ("partly", "MACs", False)
+
+
+def test_the_table_has_one_line_for_equal_matmuls_of_all_layers() -> None:
+    model = bert(4)
+    model.bert.encoder.layer[1].output.dense._forward_pre_hooks.clear()
     console = Console(width=80)
     with console.capture() as capture:
-        report.print(console)
+        print_audit(audit(model, batch(), 4), console)
     text = capture.get()
     assert "bert.encoder.layer.*.output.dense" in text
     assert "input 1 of 2" in text

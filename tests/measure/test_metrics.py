@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as oracle
 
+from spikelm.catalog.metric_names import METRICS, valid_metrics
 from spikelm.errors import ConfigError, DataError, TrainingError
 from spikelm.measure.metrics import (
-    GLUE_NINE,
+    LABEL_METRICS,
     compute_metrics,
     constant_predictor,
-    glue_average,
     glue_metrics,
     glue_scores,
     update_metrics,
 )
+from spikelm.measure.text_metrics import TEXT_METRICS
 
 torch.set_num_threads(1)
 
@@ -113,17 +114,6 @@ def test_constant_predictor_of_a_regression_scores_zero() -> None:
     }
 
 
-def test_average_is_over_nine_numbers() -> None:
-    spikelm = dict(zip(GLUE_NINE, [77.1, 77.2, 83.9, 85.3, 87.0, 38.8, 84.9, 85.7, 69.0], strict=True))
-    assert glue_average(spikelm) == pytest.approx(76.5, abs=0.05)  # table 3, SpikeLM T=4
-    lif_star = dict(zip(GLUE_NINE, [35.4, 35.2, 0.0, 50.5, 50.9, 0.0, 0.0, 81.2, 52.7], strict=True))
-    assert glue_average(lif_star) == pytest.approx(33.99, abs=0.005)  # printed as 34.6
-    assert glue_average({**spikelm, "mnli_mm": None}) is None
-    assert glue_average({**spikelm, "rte": math.nan}) is None
-    spikelm["mnli"] = spikelm.pop("mnli_m")
-    assert glue_average(spikelm) == pytest.approx(76.5, abs=0.05)
-
-
 def test_what_cannot_be_scored_is_named() -> None:
     with pytest.raises(ConfigError, match="f1"):
         glue_metrics(["f1"], 3)
@@ -137,3 +127,17 @@ def test_what_cannot_be_scored_is_named() -> None:
         glue_scores(torch.zeros(0, 2), torch.zeros(0), ["accuracy"], 2)
     with pytest.raises(TrainingError, match="finite"):
         glue_scores(torch.full((3, 2), math.nan), torch.zeros(3), ["accuracy"], 2)
+
+
+def test_every_name_has_its_function_and_every_function_its_name() -> None:
+    assert set(METRICS) == {*LABEL_METRICS, *TEXT_METRICS}
+    assert {name for name, metric in METRICS.items() if "seq2seq" in metric.tasks} == set(TEXT_METRICS)
+    for kind, labels in (("classification", 2), ("classification", 3), ("regression", 1)):
+        assert set(glue_metrics(valid_metrics(kind, labels), labels)) == set(valid_metrics(kind, labels))
+
+
+def test_names_that_a_task_may_ask_for() -> None:
+    assert valid_metrics("classification", 2) == ["accuracy", "f1", "matthews"]
+    assert valid_metrics("classification", 3) == ["accuracy", "matthews"]
+    assert valid_metrics("regression", 0) == ["pearson", "spearman"]
+    assert valid_metrics("pretrain", 0) == []

@@ -17,13 +17,14 @@ from transformers import (
     MBartForConditionalGeneration,
 )
 
-from spikelm.catalog.energy import encoder_terms
-from spikelm.catalog.seq2seq_energy import seq2seq_terms
+from spikelm.catalog.energy import encoder_terms, seq2seq_terms
+from spikelm.cli.audit_table import print_audit
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.measure.audit import audit
 from spikelm.spiking import spikify
 
 torch.set_num_threads(1)
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")
 HOW = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
 LAYERS, HIDDEN, FFN = 2, 32, 64
 KINDS = ("bart", "mbart", "gpt2")
@@ -34,7 +35,7 @@ def batch(kind: str) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-def made(kind: str, T: int = 0, attention: str = "eager", neuron: dict[str, Any] = BISPIKE) -> Any:
+def made(kind: str, T: int = 0, attention: str = "eager", neuron: ClassSpec = BISPIKE) -> Any:
     torch.manual_seed(0)
     ids = {"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1, "attn_implementation": attention}
     model: Any
@@ -129,7 +130,7 @@ def test_the_printed_report_names_both_stacks() -> None:
     model.model.decoder.layers[1].fc1._forward_pre_hooks.clear()
     console = Console(width=100)
     with console.capture() as capture:
-        audit(model, batch("bart"), 2, generate=HOW).print(console)
+        print_audit(audit(model, batch("bart"), 2, generate=HOW), console)
     text = capture.get()
     assert "the encoder and decoder are partly spike-driven" in text
     assert "Real-valued inside the encoder and decoder: model.decoder.layers.1.fc1" in text

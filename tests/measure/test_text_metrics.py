@@ -14,6 +14,7 @@ import pytest
 from spikelm.errors import ConfigError, DataError
 from spikelm.measure.text_metrics import ROUGE, text_metrics
 
+TRANSLATION = ("bleu", "chrf")
 REFERENCES = [
     "A baker from Elmsby has rescued a dog.\nThe council has approved plans.",
     "Prices will rise on Monday.\nKelton have beaten Holmere at rugby.",
@@ -48,7 +49,7 @@ def test_rouge_is_that_of_its_own_command(tmp_path: Path) -> None:
     with (tmp_path / "out.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(REFERENCES)
-    scores, notes = text_metrics("sum", PREDICTIONS, REFERENCES)
+    scores, notes = text_metrics(ROUGE, PREDICTIONS, REFERENCES)
     for name in ROUGE:
         wanted = 100 * sum(float(row[f"{name}-F"]) for row in rows) / len(rows)
         assert math.isclose(scores[name], wanted, abs_tol=1e-3), name
@@ -63,7 +64,7 @@ def test_bleu_and_chrf_are_those_of_sacrebleus_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "refs"), "-i", str(tmp_path / "texts")]
     done = subprocess.run([*command, "-m", "bleu", "chrf", "-w", "6"], check=True, capture_output=True, text=True)
     wanted = {entry["name"].lower().replace("chrf2", "chrf"): entry for entry in json.loads(done.stdout)}
-    scores, notes = text_metrics("mt", GUESSES, ROMANIAN)
+    scores, notes = text_metrics(TRANSLATION, GUESSES, ROMANIAN)
     for name in ("bleu", "chrf"):
         assert math.isclose(scores[name], wanted[name]["score"], abs_tol=1e-5)
         assert notes[name] == wanted[name]["signature"]
@@ -72,25 +73,33 @@ def test_bleu_and_chrf_are_those_of_sacrebleus_command(tmp_path: Path) -> None:
 
 
 def test_perfect_and_empty_texts() -> None:
-    scores, notes = text_metrics("sum", REFERENCES, REFERENCES)
+    scores, notes = text_metrics(ROUGE, REFERENCES, REFERENCES)
     assert all(math.isclose(value, 100) for value in scores.values())
     assert "empty" not in notes
-    assert set(text_metrics("sum", [" "] * 4, REFERENCES)[0].values()) == {0.0}
-    assert math.isclose(text_metrics("mt", ROMANIAN, ROMANIAN)[0]["bleu"], 100)
-    scores, notes = text_metrics("mt", [""] * 4, ROMANIAN)
+    assert set(text_metrics(ROUGE, [" "] * 4, REFERENCES)[0].values()) == {0.0}
+    assert math.isclose(text_metrics(TRANSLATION, ROMANIAN, ROMANIAN)[0]["bleu"], 100)
+    scores, notes = text_metrics(TRANSLATION, [""] * 4, ROMANIAN)
     assert scores == {"bleu": 0.0, "chrf": 0.0}
     assert notes["empty"] == "4 of 4 predictions are empty"
 
 
 def test_a_missing_comma_below_is_a_mistake() -> None:
     plain = [text.replace("ș", "s").replace("ă", "a") for text in ROMANIAN]
-    assert text_metrics("mt", plain, ROMANIAN)[0]["bleu"] < 80
+    assert text_metrics(TRANSLATION, plain, ROMANIAN)[0]["bleu"] < 80
+
+
+def test_only_what_is_asked_for_is_scored_in_that_order() -> None:
+    scores, notes = text_metrics(["chrf", "rougeL", "bleu"], PREDICTIONS, REFERENCES)
+    assert list(scores) == ["chrf", "rougeL", "bleu"]
+    assert set(notes) == {"chrf", "bleu", "rouge", "empty"}
+    for name, value in scores.items():
+        assert text_metrics([name], PREDICTIONS, REFERENCES)[0] == {name: value}
 
 
 def test_what_cannot_be_scored() -> None:
     with pytest.raises(DataError, match="3 predictions cannot be scored against 4"):
-        text_metrics("sum", PREDICTIONS[:3], REFERENCES)
+        text_metrics(ROUGE, PREDICTIONS[:3], REFERENCES)
     with pytest.raises(DataError, match="0 predictions"):
-        text_metrics("mt", [], [])
-    with pytest.raises(ConfigError, match="kind 'qa'"):
-        text_metrics("qa", PREDICTIONS, REFERENCES)
+        text_metrics(TRANSLATION, [], [])
+    with pytest.raises(ConfigError, match="metric 'exact' does not score texts"):
+        text_metrics(["bleu", "exact"], PREDICTIONS, REFERENCES)

@@ -15,7 +15,6 @@ from spikelm.errors import CheckpointError, ConfigError
 from spikelm.measure.workload import parameter_count as planned
 from spikelm.models.bart import SpecialTokens, build_seq2seq, load_seq2seq, seq2seq_config
 from spikelm.models.bert import bert_config, parameter_count
-from spikelm.runs.identity import identity, pretraining_of, size_of
 from spikelm.spiking import Spiking, neurons
 
 TOKENS = SpecialTokens(pad=0, bos=2, eos=3, start=2)
@@ -100,11 +99,3 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match="not valid"):
             load_config(wrong)
-
-
-def test_identities_of_bert_runs_know_nothing_of_decoders() -> None:
-    size = identity(pretraining_of(load_config(["backbone=bert_mini"])))["backbone"]
-    assert not {"kind", "decoder_layers"} & set(size)
-    assert {"kind": "bart", "decoder_layers": 2}.items() <= size_of(
-        load_config(["backbone=bart_mini"]).backbone
-    ).items()

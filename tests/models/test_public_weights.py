@@ -17,13 +17,14 @@ from transformers import BartConfig, BartModel, MBartConfig, MBartForConditional
 
 from spikelm.catalog.checkpoint_files import pinned, weights_folder
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.data.tokens.bpe import train_bpe
 from spikelm.errors import CheckpointError, ConfigError, DataError
 from spikelm.models.bart import SpecialTokens, load_public
 from spikelm.runs.experiment import run_experiment
-from spikelm.runs.identity import identity, prerequisites
-from spikelm.store.records import run_id
+from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import prerequisites
+from spikelm.store.hashing import run_id
 from spikelm.training.stage import build_stage
 
 BART = "facebook/bart-base@aadd2ab0ae0c8268c7c9693540e9904811f36177"
@@ -88,8 +89,8 @@ def test_the_papers_scale_starts_from_published_weights(task: str, monkeypatch: 
     assert pinned(PAPER[task][1])
     (teacher,) = prerequisites(config).values()
     assert (teacher.backbone, teacher.spiking, prerequisites(teacher)) == (config.backbone, False, {})
-    assert identity(teacher)["weights"] == f"hub:{PAPER[task][1]}"
-    assert identity(config)["teacher"] == run_id(identity(teacher))
+    assert identity(teacher)["starts from"] == f"hub:{PAPER[task][1]}"
+    assert identity(config)["needs"] == {"teacher": run_id(identity(teacher))}
 
 
 def test_a_folder_takes_the_place_of_the_published_weights(bart: Path) -> None:
@@ -183,8 +184,8 @@ def test_what_the_cache_holds_is_found_offline(cache: Path, bart: Path, mbart: P
     found = load_config(["task=sum/xsum", "backbone=hf", f"backbone.path=someone/{kind}@{commit}"])
     assert found.backbone.layers == 1
     assert (
-        identity(load_config(["task=sum/xsum", "backbone=hf", f"backbone.path=someone/{kind}"]))["weights"]
-        == (identity(load_config(["task=sum/xsum", "backbone=hf", f"backbone.path={folder}"]))["weights"])
+        identity(load_config(["task=sum/xsum", "backbone=hf", f"backbone.path=someone/{kind}"]))["starts from"]
+        == (identity(load_config(["task=sum/xsum", "backbone=hf", f"backbone.path={folder}"]))["starts from"])
     ), "without a revision the weights themselves are looked at"
 
 
@@ -200,7 +201,8 @@ def test_sizes_of_a_pinned_name_are_checked_when_it_is_loaded(cache: Path, bart:
 @pytest.mark.parametrize("task", ["sum/xsum", "mt/wmt16_enro"])
 def test_a_whole_run_from_a_folder(bart: Path, mbart: Path, tmp_path: Path, task: str) -> None:
     folder = bart if task == "sum/xsum" else mbart
-    result = run_experiment(config_of(folder, tmp_path, f"task={task}", "neuron=bispike", "T=2"), QUIET)
-    assert result["teacher"]
-    assert result["spike_driven"]["verdict"] == "fully"
-    assert len(result["weights"]["sha256"]) == 64
+    result = run_experiment(config_of(folder, tmp_path, f"task={task}", "neuron=bispike", "T=2"), QUIET).result
+    assert result.weights is not None
+    assert result.teacher
+    assert result.spike_driven.verdict == "fully"
+    assert len(result.weights.sha256) == 64

@@ -12,7 +12,8 @@ from torch._inductor import cpp_builder, exc
 
 from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.kernels import compiled
-from spikelm.neurons.kernels.clip import ClipRule, ClipSpike
+from spikelm.neurons.kernels.clip import ClipSpike
+from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.lif import LIF
 
 RULES = [

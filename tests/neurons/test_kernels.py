@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.saved import saved_bytes
-from spikelm.neurons.base import Neuron
 from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.kernels import packing
-from spikelm.neurons.kernels.clip import ClipRule, clip_spikes
+from spikelm.neurons.kernels.clip import clip_spikes
+from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.lif import LIF
 from spikelm.neurons.lif_atan import LIFAtan
+from spikelm.neurons.neuron import Neuron
 from spikelm.neurons.psn import PSN
 
 CODE = ClipRule(bidirectional=True, fire="round", beta=0.25, scaled=True, symmetric=False)

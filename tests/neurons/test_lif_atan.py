@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spikelm.neurons.kernels.arctan import arctan_slope
+from spikelm.neurons.kernels.surrogates import arctan_slope
 from spikelm.neurons.lif_atan import LIFAtan
 
 

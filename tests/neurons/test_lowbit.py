@@ -12,8 +12,8 @@ from torch import Tensor
 from spikelm.errors import SpikeLMError
 from spikelm.neurons.elastic import Elastic
 from spikelm.neurons.sign import Sign
-from spikelm.neurons.ternary import TernaryActivation
-from spikelm.neurons.uniform import UniformActivation
+from spikelm.neurons.ternary_activation import TernaryActivation
+from spikelm.neurons.uniform_activation import UniformActivation
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:

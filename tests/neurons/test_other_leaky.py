@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from spikelm.errors import ConfigError
-from spikelm.neurons.kernels.heaviside import Heaviside
+from spikelm.neurons.heaviside import Heaviside
 from spikelm.neurons.lif_sigmoid import LIFSigmoid
 from spikelm.neurons.lif_token import LIFToken
 

@@ -10,24 +10,26 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spikelm.config import trust
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
-from spikelm.neurons import Neuron, allow_neurons_from, build_neuron
+from spikelm.neurons import Neuron, build_neuron
 
-NEURONS: dict[str, dict[str, Any]] = {
-    "lif": {"_target_": "spikelm.neurons.lif.LIF"},
-    "lif_round": {"_target_": "spikelm.neurons.lif.LIF", "fire": "round"},
-    "lif_atan": {"_target_": "spikelm.neurons.lif_atan.LIFAtan"},
-    "psn": {"_target_": "spikelm.neurons.psn.PSN"},
-    "bispike": {"_target_": "spikelm.neurons.bispike.BiSpike"},
-    "learnable": {"_target_": "spikelm.neurons.bispike.BiSpike", "alpha": "learnable"},
-    "uni": {"_target_": "spikelm.neurons.bispike.BiSpike", "direction": "uni"},
-    "fixed": {"_target_": "spikelm.neurons.bispike.BiSpike", "elastic": False},
+NEURONS = {
+    "lif": ClassSpec("spikelm.neurons.lif.LIF"),
+    "lif_round": ClassSpec("spikelm.neurons.lif.LIF", {"fire": "round"}),
+    "lif_atan": ClassSpec("spikelm.neurons.lif_atan.LIFAtan"),
+    "psn": ClassSpec("spikelm.neurons.psn.PSN"),
+    "bispike": ClassSpec("spikelm.neurons.bispike.BiSpike"),
+    "learnable": ClassSpec("spikelm.neurons.bispike.BiSpike", {"alpha": "learnable"}),
+    "uni": ClassSpec("spikelm.neurons.bispike.BiSpike", {"direction": "uni"}),
+    "fixed": ClassSpec("spikelm.neurons.bispike.BiSpike", {"elastic": False}),
 }
 every_neuron = pytest.mark.parametrize("name", NEURONS)
 
 
 def make(name: str, T: int, **extra: Any) -> Neuron:
-    return build_neuron({**NEURONS[name], "T": T}, **extra)
+    return build_neuron(NEURONS[name], T, **extra)
 
 
 @every_neuron
@@ -56,8 +58,8 @@ def test_no_state_survives_the_call(name: str) -> None:
 )
 def test_at_most_three_values_for_any_k_and_T(name: str, T: int, k: float, seed: int) -> None:
     torch.manual_seed(seed)
-    extra = {"k": k} if "BiSpike" in NEURONS[name]["_target_"] else {}
-    neuron = build_neuron({**NEURONS[name], "T": T, **extra})
+    extra = {"k": k} if "BiSpike" in NEURONS[name].target else {}
+    neuron = build_neuron(NEURONS[name].having(**extra), T)
     spikes = neuron(torch.randn(T, 5, 9))
     assert spikes.shape == (T, 5, 9)
     assert all(len(step.unique()) <= 3 for step in spikes)
@@ -130,12 +132,12 @@ def test_a_base_neuron_does_not_fire() -> None:
 
 def test_classes_come_only_from_allowed_packages() -> None:
     with pytest.raises(ConfigError, match="outside the allowed packages"):
-        build_neuron({"_target_": "os.path.join", "T": 1})
+        build_neuron(ClassSpec("os.path.join"))
     with pytest.raises(ConfigError, match="cannot be imported"):
-        build_neuron({"_target_": "spikelm.neurons.lif.NoSuchNeuron", "T": 1})
+        build_neuron(ClassSpec("spikelm.neurons.lif.NoSuchNeuron"))
 
 
 def test_a_package_can_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spikelm.config.trust._trusted", {"spikelm"})
-    allow_neurons_from("torch")
-    assert isinstance(build_neuron({"_target_": "torch.nn.Identity", "T": 1}), torch.nn.Identity)
+    trust.trust("torch")
+    assert isinstance(build_neuron(ClassSpec("torch.nn.Identity")), torch.nn.Identity)

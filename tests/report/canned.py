@@ -8,10 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from made_up_result import made_up
+
 from spikelm.config.compose import load_config
-from spikelm.config.schema import Config
-from spikelm.report.query.selection import Found, Results, Selection, Wanted
-from spikelm.store.records import digest
+from spikelm.config.settings.schema import Config
+from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
+from spikelm.store.hashing import digest
+from spikelm.store.result import Result
 from spikelm.store.store import Run, safe_name
 
 FIRST = {"spikegpt": "pretrain", "gpt2": "sum/xsum", "ptgen": "sum/xsum", "bertsumabs": "sum/xsum"}
@@ -27,32 +30,33 @@ def config_of(system: str) -> Config:
 class Canned(Results):
     """`known` has a result for (system, task, seed); pretrained runs have seed 42."""
 
-    def __init__(self, known: dict[tuple[str, str, int], dict[str, Any]], root: Path, seeds: Sequence[int] = (42,)):
+    def __init__(self, known: dict[tuple[str, str, int], Result], root: Path, seeds: Sequence[int] = (42,)):
         super().__init__(Selection("smoke", "embedded", tuple(seeds), root))
         self.known = known
 
-    def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> Found:
+    def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> SelectedRun:
         seed = 42 if task == "pretrain" else self.selection.seeds[0] if seed is None else seed
         id = digest([system, task, seed, list(extra)])[:16]
         run = Run(self.selection.root, self.selection.root / safe_name(task) / f"{system}-{id[:8]}", id)
         own = config_of(system)
         config = replace(own, task=replace(own.task, name=task))
         result = self.known.get((system, task, seed))
-        return Found(Wanted(system, task, seed, tuple(extra)), config, run, result)
+        return SelectedRun(Wanted(system, task, seed, tuple(extra)), config, run, result)
 
 
 def result(
     task: str, metrics: dict[str, float], energy: float | None = 1.0, rate: float | None = 0.25, **more: Any
-) -> dict[str, Any]:
-    """The parts of a result that reports read."""
+) -> Result:
+    """A result with these numbers."""
     halves = {"fp32": energy, "fp16": None if energy is None else energy / 2}
-    firing = {"mean": rate, "per_site": {}, "initial_per_site": {}}
-    verdict = {"verdict": "none" if rate is None else "fully"}
-    known = {"task": task, "metrics": metrics, "energy_mj": halves, "firing_rate": firing, "spike_driven": verdict}
-    return {**known, "bits": {"weights": 32, "activations": "ter"}, "constant_predictor": metrics, **more}
+    verdict = {"verdict": "none" if rate is None else "fully", "operations": "MACs" if rate is None else "ACs"}
+    verdict |= {"spike_driven": rate is not None, "real_valued": [], "silent": []}
+    known = {"task": task, "metrics": metrics, "constant_predictor": metrics, "energy_mj": halves}
+    known |= {"firing_rate": {"mean": rate, "per_site": {}}, "spike_driven": verdict}
+    return made_up(**{**known, **more})
 
 
-def glue(system: str, seed: int, score: float, mismatched: float) -> dict[tuple[str, str, int], dict[str, Any]]:
+def glue(system: str, seed: int, score: float, mismatched: float) -> dict[tuple[str, str, int], Result]:
     """Eight finished tasks: `score` everywhere, MNLI-mm apart."""
     found = {}
     for task in GLUE:

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from canned import Canned, glue, result
 
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
-from spikelm.report.claims.claims import Claim, check_claim, evaluate, load_claims
-from spikelm.report.claims.quantities import AVERAGES, WIDTHS, Quantity
-from spikelm.report.claims.verdicts import claims_dict, numbers_text
+from spikelm.report.claims.claims import AVERAGES, WIDTHS, Claim, Quantity, check_claim, evaluate, load_claims
+from spikelm.report.claims.show_claims import claims_dict, numbers_text
 from spikelm.report.query.selection import Results, Selection
 
 CLAIMS = {claim.id: claim for claim in load_claims()}

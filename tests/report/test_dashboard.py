@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,19 @@ import pytest
 from rich.console import Console
 
 from spikelm.errors import ConfigError
-from spikelm.report.wandb import DELTAS, Options, build_dashboard, deltas, specification
-from spikelm.report.wandb_online import report, workspace
+from spikelm.report.wandb import (
+    DELTAS,
+    SECTIONS,
+    Bars,
+    Dashboard,
+    Delta,
+    Options,
+    Scatter,
+    build_dashboard,
+    deltas,
+    report,
+    workspace,
+)
 from spikelm.runs.experiment import _summary
 
 sys.path.insert(0, str(Path(__file__).parent / "page"))
@@ -54,10 +66,9 @@ def read_back(path: Path) -> list[dict[str, Any]]:
 
 
 def test_cells_with_a_number_of_ours_are_the_deltas(root: Path) -> None:
-    where = {"table": 3, "scale": "mini", "source": "embedded", "row": "SpikeLM"}
     assert deltas(root) == [
-        {**where, "column": "rte", "ours": 60.0, "paper": 69.0, "difference": -9.0},
-        {**where, "column": "act_bits", "ours": None, "paper": None, "difference": None},
+        Delta(3, "mini", "embedded", "SpikeLM", "rte", 60.0, 69.0, -9.0),
+        Delta(3, "mini", "embedded", "SpikeLM", "act_bits", None, None, None),
     ]
 
 
@@ -66,12 +77,12 @@ def test_panels_are_made_of_what_runs_log(tmp_path: Path) -> None:
     found = run.result()
     assert found is not None
     logged = set(_summary(found))
-    panels = [panel for section in specification(Options())["sections"] for panel in section["panels"]]
-    used = {panel[axis] for panel in panels if panel["kind"] == "scatter" for axis in ("x", "y")}
-    used |= {metric for panel in panels if panel["kind"] == "bar" for metric in panel["metrics"]}
+    panels = [panel for section in SECTIONS for panel in section.panels]
+    used = {axis for panel in panels if isinstance(panel, Scatter) for axis in (panel.x, panel.y)}
+    used |= {metric for panel in panels if isinstance(panel, Bars) for metric in panel.metrics}
     assert used == {"score", "energy_mj/fp32", "energy_of_ann", "firing_rate"}
     assert used <= logged
-    assert set(specification(Options())["columns"]) - {"tags"} <= logged
+    assert set(Dashboard("mine").columns) - {"tags"} <= logged
 
 
 def test_offline_the_report_is_a_run_that_holds_tables_figures_and_results(root: Path) -> None:
@@ -79,7 +90,7 @@ def test_offline_the_report_is_a_run_that_holds_tables_figures_and_results(root:
     path = build_dashboard(root, Options(project="mine"), console)
     said = console.export_text()
     spec = json.loads(path.read_text())
-    assert spec == specification(Options(project="mine"))
+    assert spec == json.loads(json.dumps(asdict(Dashboard("mine"))))
     (file,) = (root / "wandb-dashboard" / "wandb").glob("offline-run-*-report-*/run-*.wandb")
     assert f"wandb sync {file.parent}" in said
     assert f"wandb leet {file.parent}" in said
@@ -122,9 +133,9 @@ def test_the_specification_becomes_a_workspace_and_a_report(monkeypatch: pytest.
     import wandb
 
     monkeypatch.setattr(wandb, "Api", lambda *args, **options: pytest.fail("asked the network"))
-    spec = {**specification(Options()), "entity": "somebody"}
-    view, document = workspace(spec), report(spec)
-    expected = {section["name"]: [panel["title"] for panel in section["panels"]] for section in spec["sections"]}
+    dashboard = Dashboard("mine", "somebody")
+    view, document = workspace(dashboard), report(dashboard)
+    expected = {section.name: [panel.title for panel in section.panels] for section in SECTIONS}
     del expected["Paper deltas"]
     found = {section.name: [panel.title for panel in section.panels] for section in view.sections[:-1]}
     assert found == expected
@@ -134,7 +145,7 @@ def test_the_specification_becomes_a_workspace_and_a_report(monkeypatch: pytest.
         "score",
     ]
     headings = [block.text for block in document.blocks if type(block).__name__ == "H1"]
-    assert headings == [section["name"] for section in spec["sections"]]
+    assert headings == [section.name for section in SECTIONS]
     # What is sent is JSON made from these models; a report's set of runs is looked up when it is saved.
     assert "energy_mj/fp32" in view._to_model().model_dump_json(by_alias=True)
     grids = [block for block in document.blocks if type(block).__name__ == "PanelGrid"]

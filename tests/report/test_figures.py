@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from canned import Canned, glue, result
 
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
+from spikelm.report.figures.draw_firing import linear_rates
 from spikelm.report.figures.draw_scaling import power_law
 from spikelm.report.figures.draw_variance import gaussian_rate, laplace_rate, neuron_rates
 from spikelm.report.figures.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
-from spikelm.report.figures.linear_sites import linear_rates
-from spikelm.report.query.selection import Found
+from spikelm.report.query.selection import SelectedRun
 
 SITES = ("qkv_in", "key_out", "value_out", "attn_out_in", "ffn1_in", "ffn2_in")
 
@@ -74,14 +74,14 @@ def test_nothing_is_drawn_of_nothing(tmp_path: Path) -> None:
 
 
 def test_a_run_without_weights_says_so(tmp_path: Path) -> None:
-    drawn = draw_figure("fig8", Canned({("spikelm_t4", "pretrain", 42): pretrained(0.4) | {"config": {}}}, tmp_path))
+    drawn = draw_figure("fig8", Canned({("spikelm_t4", "pretrain", 42): pretrained(0.4)}, tmp_path))
     assert drawn.figure is None
     assert "has no weights" in drawn.caption
 
 
 def test_the_series_over_width_has_a_run_for_each_size_and_number_of_steps(tmp_path: Path) -> None:
     class Wide(Canned):
-        def find(self, system: str, task: str, seed: int | None = None, extra: Any = ()) -> Found:
+        def find(self, system: str, task: str, seed: int | None = None, extra: Any = ()) -> SelectedRun:
             found = super().find(system, task, seed, extra)
             size = int(extra[0].partition("=")[2]) ** 2
             return found._replace(result=result("pretrain", {"loss": 3.0 * size**-0.1}, parameters=size))

@@ -16,11 +16,9 @@ from canned import Canned, glue, result
 from rich.console import Console
 
 from spikelm.report.tables.build import build_table
-from spikelm.report.tables.cells import TableData
-from spikelm.report.tables.formats import as_json, comma_separated, latex, markdown
-from spikelm.report.tables.marks import latex_text, mark
+from spikelm.report.tables.cells import TableData, mark
+from spikelm.report.tables.formats import as_json, comma_separated, latex, latex_text, markdown, show_table, write_table
 from spikelm.report.tables.paper_table import load_table
-from spikelm.report.tables.render import show_table, write_table
 
 
 @pytest.fixture

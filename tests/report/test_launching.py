@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from spikelm.config.schema import BackboneConfig
+from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.errors import ConfigError
 from spikelm.report.reproduce import launcher as launching
 from spikelm.report.reproduce.launcher import chosen_launcher, jobs_at_once

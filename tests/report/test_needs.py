@@ -9,25 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from canned import config_of
+from made_up_result import ENVIRONMENT, made_up
 from rich.console import Console
 
-from spikelm.report.query.selection import Found, Results, Selection, Wanted
-from spikelm.report.reproduce.needs import Timings, minutes, needs_of, show_plan
-from spikelm.report.reproduce.progress import Overview
+from spikelm.config.compose import load_config
+from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
+from spikelm.report.reproduce.needs import Timings, minutes, needs_of, show_needs
+from spikelm.report.reproduce.progress import Progress
 from spikelm.report.reproduce.reproduce import job_lines
 from spikelm.runs.experiment import open_run
-from spikelm.store.records import RESULT_FIELDS
+from spikelm.runs.prerequisites import pretraining_of
+from spikelm.store.result import Result
 
 
-def finish(found: Found, seconds: float = 60.0, weights: bool = True) -> None:
+def finish(found: SelectedRun, seconds: float = 60.0, weights: bool = True) -> None:
     run = found.run
     if weights:
         (run.directory / "model").mkdir(parents=True)
-    run.start({}, {})
-    config = {"neuron": found.config.neuron, "task": vars(found.config.task), "backbone": {"kind": "bert"}}
-    known: dict[str, Any] = {"metrics": {"accuracy": 50.0}, "seconds": seconds, "config": config, "steps": 12}
-    known |= {"scale": "smoke", "energy_mj": {"fp32": 1.0, "fp16": 1.0}, "firing_rate": {"mean": 0.1, "per_site": {}}}
-    run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **known})
+    run.start(found.config, ENVIRONMENT)
+    run.finish(made_up(run_id=run.id, task=found.config.task.name, seconds=seconds, config=found.config, steps=12))
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_prerequisites_come_first_and_once_and_finished_runs_need_nothing(select
     assert [need.config.task.name for need in todo] == ["glue/cola"]
     assert todo[0].seconds == 30.0, "as long as the other task of its kind"
     console = Console(record=True, width=120, file=io.StringIO())
-    show_plan("table 9", needs, console)
+    show_needs("table 9", needs, console)
     text = console.export_text()
     assert "2 runs, 1 finished, 1 to do" in text
     assert "about 1 min of runs one after the other\n" in text
@@ -64,13 +65,15 @@ def test_a_plan_counts_what_is_made_again_for_its_weights(selection: Selection) 
     pretrained = results.find("bert", "pretrain")
     for found in (pretrained, results.find("bert", "glue/rte")):
         finish(found, weights=False)  # a result file alone, as in runs/reference
-    wanted = [pretrained._replace(result={}), results.find("bit", "glue/rte")]  # BiT imitates the fine-tuned BERT
-    timings = Timings([{**dict(pretrained.run.result() or {})}])
+    result = pretrained.run.result()
+    assert result is not None
+    wanted = [pretrained._replace(result=result), results.find("bit", "glue/rte")]  # BiT imitates the fine-tuned BERT
+    timings = Timings([result])
     needs = needs_of(wanted, timings)
     again = {need.config.task.name: need.seconds for need in needs if need.again}
     assert again == {"pretrain": 60.0, "glue/rte": None}, "the teacher, and what it is made from"
     console = Console(record=True, width=160, file=io.StringIO())
-    show_plan("table 4", needs, console)
+    show_needs("table 4", needs, console)
     text = console.export_text()
     assert "2 more are made again for their weights, which are gone: pretrain BERT T=1, glue/rte ann-bert_tiny" in text
     assert "about 1 min of runs one after the other, and 2 runs of which no earlier one tells" in text
@@ -86,25 +89,20 @@ def test_a_plan_names_the_systems_of_several_tasks_once_and_counts_on_runs_side_
     wanted = [results.find(system, f"glue/{task}") for task in tasks for system in systems]
     needs = [replace(need, seconds=1200.0) for need in needs_of(wanted, Timings([]))]
     console = Console(record=True, width=120, file=io.StringIO())
-    show_plan("table 3", needs, console, at_once=2)
+    show_needs("table 3", needs, console, at_once=2)
     text = console.export_text()
     assert text.count("LIF-BERT T=4") == 1, "all four groups have the same systems"
     assert text.count("the same 3 as pretrain") == 3
     assert "4.0 hours of runs one after the other, 2.0 hours with 2 at a time" in text
     console = Console(record=True, width=120, file=io.StringIO())
-    show_plan("table 3", [replace(needs[0], seconds=None), *needs[1:]], console)
+    show_needs("table 3", [replace(needs[0], seconds=None), *needs[1:]], console)
     assert "and 1 run of which no earlier one tells" in console.export_text()
 
 
 def test_estimates_prefer_the_same_system_then_the_same_kind_by_steps() -> None:
-    def told(system: str, T: int, seconds: float, steps: int) -> dict[str, Any]:
-        neuron = {"name": system, "T": T}
-        config = {"neuron": neuron, "task": {"name": "pretrain", "kind": "pretrain"}, "backbone": {"kind": "bert"}}
-        return {"scale": "smoke", "seconds": seconds, "steps": steps, "config": config}
-
-    from canned import config_of
-
-    from spikelm.runs.identity import pretraining_of
+    def told(neuron: str, T: int, seconds: float, steps: int) -> Result:
+        config = pretraining_of(load_config([f"neuron={neuron}", f"T={T}", "scale=smoke"]))
+        return made_up(seconds=seconds, steps=steps, config=config)
 
     timings = Timings([told("lif", 4, 100.0, 12), told("lif", 4, 120.0, 12), told("psn", 4, 48.0, 12)])
     assert timings.about(pretraining_of(config_of("lif_bert"))) == 110.0
@@ -182,7 +180,7 @@ def test_the_overview_tells_every_run_that_finishes_once(tmp_path: Path) -> None
     results = Results(Selection("smoke", "embedded", (42,), tmp_path))
     found = results.find("lif_bert", "glue/rte")
     console = Console(record=True, width=120)
-    overview = Overview(needs_of([found], Timings([])), console)
+    overview = Progress(needs_of([found], Timings([])), console)
     assert overview.look() == []
     finish(found, 12.0)
     assert [need.run.id for need in overview.look()] == [found.run.id]
@@ -203,7 +201,7 @@ def test_the_time_left_trusts_the_plan_until_enough_is_done(
     needs = [replace(need, seconds=3000.0) for need in needs_of(wanted, Timings([]))]
     now = [0.0]
     monkeypatch.setattr("spikelm.report.reproduce.progress.time.monotonic", lambda: now[0])
-    overview = Overview(needs, Console(file=io.StringIO()), at_once=2)
+    overview = Progress(needs, Console(file=io.StringIO()), at_once=2)
     assert overview.left() == ", about 1.7 hours left", "12000 seconds, two at a time"
     finish(wanted[0])
     now[0] = 3000.0  # twice as slow as planned
@@ -216,7 +214,7 @@ def test_what_is_made_again_counts_when_its_weights_are_there(selection: Selecti
     results = Results(selection)
     pretrained = results.find("bert", "pretrain")
     finish(pretrained, weights=False)
-    overview = Overview(needs_of([results.find("bert", "glue/rte")], Timings([])), Console(file=io.StringIO()))
+    overview = Progress(needs_of([results.find("bert", "glue/rte")], Timings([])), Console(file=io.StringIO()))
     assert len(overview.todo) == 2
     assert overview.look() == []
     (pretrained.run.directory / "model").mkdir()

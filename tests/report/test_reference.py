@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from canned import result
+from made_up_result import ENVIRONMENT
 
 from spikelm.config.compose import load_config
 from spikelm.errors import ConfigError
@@ -16,7 +16,6 @@ from spikelm.report.reproduce import reference
 from spikelm.report.reproduce.reference import renew
 from spikelm.report.tables.paper_table import load_table
 from spikelm.runs.experiment import open_run
-from spikelm.store.records import RESULT_FIELDS, plain
 from spikelm.store.store import Store
 
 
@@ -24,15 +23,10 @@ def finish(root: Path, overrides: list[str], pretrained: str | None = None) -> s
     config = load_config([*overrides, "scale=smoke", f"runs_dir={root}"])
     run = open_run(config)
     with run.lock():
-        run.start({"seed": 42}, {})
-        told = result(config.task.name, {"accuracy": 61.0, "loss": 1.0, "mlm_loss": 1.0}, pretrained=pretrained)
-        told |= {
-            "config": plain(asdict(config)),
-            "seconds": 1800.0,
-            "threads": 1,
-            "energy_ann_mj": {"fp32": 4.0, "fp16": 2.0},
-        }
-        run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **told})
+        run.start(config, ENVIRONMENT)
+        metrics = {"accuracy": 61.0, "loss": 1.0, "mlm_loss": 1.0}
+        more = {"run_id": run.id, "pretrained": pretrained, "config": config, "seconds": 1800.0}
+        run.finish(result(config.task.name, metrics, **more))
     return run.id
 
 
@@ -52,9 +46,9 @@ def test_a_finished_run_and_what_it_was_made_from_are_kept_and_read_again(select
     assert "2 finished runs" in index
     assert "1.0 hours of runs, one after the other, 1 thread each" in index
     assert {run.id for run in Store(tmp_path / "kept").runs()} == {pretrained, tuned}
-    there = Results(Selection("smoke", root=tmp_path / "kept")).result("lif_bert", "glue/rte")
+    there = Results(Selection("smoke", root=tmp_path / "kept")).find("lif_bert", "glue/rte").result
     assert there is not None
-    assert there["metrics"] == Store(selection.root).find(tuned).result()["metrics"]  # type: ignore[union-attr,index]
+    assert there.metrics == Store(selection.root).find(tuned).result().metrics  # type: ignore[union-attr]
     text = (tmp_path / "kept" / "tables" / "table9-smoke-embedded-rte.md").read_text()
     assert "[61.0](../glue-rte/" in text, "cells link to the kept results"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up_result import ENVIRONMENT, made_up
 
 from spikelm.config.compose import load_config
 from spikelm.errors import ConfigError
@@ -14,25 +15,26 @@ from spikelm.report.figures.curves import SMOOTHED, draw_curves, drawn, read_met
 from spikelm.report.query.sweep_runs import jobs_of
 from spikelm.report.scores import show_scores
 from spikelm.runs.experiment import open_run
-from spikelm.store.records import RESULT_FIELDS
 
 TASKS = "task=glue/rte,glue/mrpc"
 
 
 def finish(root: Path, overrides: list[str], metrics: dict[str, float], rate: float | None, energy: float) -> None:
-    run = open_run(load_config([*overrides, f"runs_dir={root}"]))
+    config = load_config([*overrides, f"runs_dir={root}"])
+    run = open_run(config)
     with run.lock():
-        run.start({"seed": 42}, {})
+        run.start(config, ENVIRONMENT)
         run.append_metrics(1, {"train/loss": 3.0})
         run.append_metrics(2, {"train/loss": 1.0})
         measured: dict[str, Any] = {
+            "task": config.task.name,
             "metrics": metrics,
             "seconds": 90.0,
             "firing_rate": {"mean": rate, "per_site": {}},
             "energy_mj": {"fp32": energy, "fp16": energy},
             "energy_ann_mj": {"fp32": 4.0, "fp16": 4.0},
         }
-        run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **measured})
+        run.finish(made_up(run_id=run.id, config=config, **measured))
 
 
 def test_a_sweep_is_expanded_as_hydra_does_and_equal_runs_come_once(runs_dir: Path) -> None:

@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 from canned import Canned, glue, result
+from made_up_result import ENVIRONMENT, made_up
 
 from spikelm.config.compose import load_config
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.source import SourceConfig
 from spikelm.errors import ConfigError, DataError
-from spikelm.report.query.selection import Found
+from spikelm.report.query.selection import SelectedRun
 from spikelm.report.tables.build import build_table, table_runs
 from spikelm.report.tables.cells import Cell
 from spikelm.report.tables.formats import markdown
 from spikelm.report.tables.paper_table import TABLES, PaperTable, load_table
 from spikelm.runs.experiment import open_run
-from spikelm.store.records import RESULT_FIELDS
 
 
 @pytest.fixture
@@ -148,7 +150,10 @@ def test_a_row_needs_the_runs_of_printed_numbers_only(tmp_path: Path) -> None:
 
 def test_texts_are_scored_by_the_rows_metric_and_energy_is_of_a_generated_text(tmp_path: Path) -> None:
     scores = {"rouge1_test": 41.0, "rouge2_test": 19.0, "rougeL_test": 28.0, "rougeLsum_test": 38.0}
-    detail = {"energy_detail": {"generated": {"fp32": 2.5}}}
+    made = {"fp32": 2.5, "ann_fp32": 9.0, "beams": 4, "mean_source": 9.0, "mean_target": 5.0}
+    lengths = {"source": 10, "target": 5}
+    generated = {**made, "firing_rate_per_site": {}}
+    detail = {"energy_detail": {"lengths": lengths, "generated": generated, "lm_head_fp32": 1.0}}
     known = {
         ("bert", "sum/cnn_dm", 42): result("sum/cnn_dm", scores),
         ("bertsumabs", "sum/cnn_dm", 42): result("sum/cnn_dm", scores),
@@ -162,11 +167,14 @@ def test_texts_are_scored_by_the_rows_metric_and_energy_is_of_a_generated_text(t
     assert not bart["cnndm_rL"].footnotes
 
 
+PARTLY = {"verdict": "partly", "operations": "MACs", "spike_driven": False, "real_valued": [], "silent": []}
+
+
 def test_table_one_is_made_of_audits(tmp_path: Path) -> None:
     known = {
         ("spikelm_t4", "pretrain", 42): result("pretrain", {"loss": 1.0}),
         ("spikelm_t4", "sum/xsum", 42): result("sum/xsum", {"rougeL": 1.0}),
-        ("spikegpt", "pretrain", 42): result("pretrain", {"loss": 1.0}, spike_driven={"verdict": "partly"}),
+        ("spikegpt", "pretrain", 42): result("pretrain", {"loss": 1.0}, spike_driven=PARTLY),
     }
     data = build_table(rows(load_table(1), "spikegpt", "spikelm_t4"), Canned(known, tmp_path))
     gpt, lm = ({name: cell.ours_text for name, cell in line.cells.items()} for line in data.lines)
@@ -197,9 +205,10 @@ LEVELS = {
 
 def finish(root: Path, overrides: list[str], **known: object) -> None:
     """A finished run with made-up numbers, as the store would hold it."""
-    run = open_run(load_config([*overrides, "scale=smoke", f"runs_dir={root}"]))
-    run.start({}, {})
-    run.finish({**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **known})
+    config = load_config([*overrides, "scale=smoke", f"runs_dir={root}"])
+    run = open_run(config)
+    run.start(config, ENVIRONMENT)
+    run.finish(made_up(**{"run_id": run.id, "config": config, **known}))
 
 
 def test_the_command_reads_the_store_and_overrides_make_another_file(tmp_path: Path) -> None:
@@ -233,7 +242,7 @@ def test_local_files_are_those_of_the_runs_there_are(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="no runs from local files at scale mini"):
         local_root(tmp_path, "mini")
-    finish(tmp_path, [], scale="mini", config={"source": {"name": "local", "root": "/data/glue"}})
+    finish(tmp_path, [], scale="mini", config=Config(source=SourceConfig(name="local", root="/data/glue")))
     assert local_root(tmp_path, "mini") == "/data/glue"
     with pytest.raises(ConfigError):
         local_root(tmp_path, "paper")
@@ -241,7 +250,7 @@ def test_local_files_are_those_of_the_runs_there_are(tmp_path: Path) -> None:
 
 def test_where_nothing_is_pretrained_measures_are_of_the_fine_tuned_runs(tmp_path: Path) -> None:
     class Given(Canned):
-        def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> Found:
+        def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> SelectedRun:
             if task == "pretrain":
                 raise ConfigError("task=pretrain starts from scratch")
             if task not in ("glue/rte", "glue/cola"):

@@ -12,15 +12,17 @@ from scipy.special import log_softmax
 from transformers import BertForPreTraining
 
 from spikelm.config.compose import load_config
+from spikelm.data.tokens.sentence_split import sentences
 from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.errors import ConfigError
 from spikelm.models.bart import SpecialTokens
 from spikelm.models.bert import bert_config, build_pretraining_model
 from spikelm.rivals.bertsum.bertsum_training import BertSumModule, bertsum_terms
 from spikelm.rivals.bertsum.bertsumabs import BertSumAbs, build_bertsum, segments
-from spikelm.rivals.bertsum.marked_sentences import sentence_tokenizer, sentences
-from spikelm.runs.identity import identity, pretraining_of
-from spikelm.store.records import run_id
+from spikelm.rivals.bertsum.marked_sentences import sentence_tokenizer
+from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import pretraining_of
+from spikelm.store.hashing import run_id
 from spikelm.training.optimization import optimizer_and_schedule
 
 TOKENS = SpecialTokens(pad=0, bos=40, eos=41, start=40)
@@ -39,15 +41,15 @@ def test_sentences_are_marked_and_segments_alternate() -> None:
     assert sentences("A cat. Is it?\nYes! 3.5 of them") == ["A cat.", "Is it?", "Yes!", "3.5 of them"]
     tokenizer = sentence_tokenizer(train_wordpiece(["a cat sat . it was", "a cat"], 60))
     known = tokenizer.tokenizer.get_vocab()
-    [ids] = tokenizer.sources(["A cat. It sat."], 50)
+    [ids] = tokenizer.encode_sources(["A cat. It sat."], 50)
     assert [tokenizer.tokenizer.id_to_token(index) for index in ids].count("[CLS]") == 2
     assert ids[-1] == known["[SEP]"]
     alternating = segments(torch.tensor([ids]), known["[CLS]"])[0].tolist()
     second = ids.index(known["[CLS]"], 1)
     assert alternating == [0] * second + [1] * (len(ids) - second)
-    [cut] = tokenizer.sources(["A cat. It sat."], 5)
+    [cut] = tokenizer.encode_sources(["A cat. It sat."], 5)
     assert (len(cut), cut[-1]) == (5, known["[SEP]"])
-    rows = tokenizer.targets(["a cat\nit sat"], 50)
+    rows = tokenizer.encode_targets(["a cat\nit sat"], 50)
     assert rows[0][-1] == tokenizer.eos
     assert tokenizer.decode([[tokenizer.decoder_start, *rows[0]]]) == ["a cat\nit sat"]
 
@@ -127,7 +129,7 @@ def test_it_is_pretrained_as_a_bert_and_its_decoder_is_not_part_of_that() -> Non
     assert run_id(identity(pretraining_of(config))) == run_id(
         identity(pretraining_of(load_config([*OPTIONS, "backbone.decoder_layers=3"])))
     )
-    assert identity(config)["pretrained"]
+    assert identity(config)["needs"] == {"pretrained": run_id(identity(pretraining_of(config)))}
     with pytest.raises(ConfigError, match="task=pretrain is not valid for BERTSUMABS"):
         load_config(["system=bertsumabs", "task=pretrain"])
 

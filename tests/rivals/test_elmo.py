@@ -10,11 +10,12 @@ import torch
 from scipy.special import log_softmax, softmax
 from torch import nn
 
-from spikelm.catalog.recurrent_energy import character_macs, elmo_terms, lstm_macs
+from spikelm.catalog.energy import character_macs, elmo_terms, lstm_macs
 from spikelm.config.compose import load_config
+from spikelm.data.batches.by_step import reversed_rows
 from spikelm.data.tokens.wordpiece import wordpiece
 from spikelm.errors import ConfigError
-from spikelm.rivals.elmo.bilm import END, FIRST, START, BiLM, BiLMConfig, reversed_rows, spelling
+from spikelm.rivals.elmo.bilm import END, FIRST, START, BiLM, BiLMConfig, spelling
 from spikelm.rivals.elmo.elmo import ElmoForSequenceClassification, ScalarMix, split_sentences
 
 SIZES = {

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from spikelm.catalog.recurrent_energy import pointer_terms
-from spikelm.data.tokens.bpe import pair_tokenizer
+from spikelm.catalog.energy import pointer_terms
+from spikelm.data.tokens.bpe import text_pair_tokenizer
 from spikelm.rivals.ptgen.pointer_generator import PointerConfig, PointerGenerator, coverage_loss, mixture
 from spikelm.rivals.ptgen.words import known_words, train_words
 
@@ -162,9 +162,9 @@ def test_saved_and_loaded(model: PointerGenerator, tmp_path: Path) -> None:
 
 
 def test_known_words_come_first_and_all_words_have_names() -> None:
-    tokenizer = pair_tokenizer(train_words(["the cat sat", "the cat", "the"], ["The cat sat\non Übermut ."], 7))
+    tokenizer = text_pair_tokenizer(train_words(["the cat sat", "the cat", "the"], ["The cat sat\non Übermut ."], 7))
     assert known_words(tokenizer) == 7
-    [ids] = tokenizer.targets(["The cat sat\non Übermut ."], 20)
+    [ids] = tokenizer.encode_targets(["The cat sat\non Übermut ."], 20)
     words = [tokenizer.tokenizer.id_to_token(index) for index in ids]
     assert words == ["<s>", "the", "cat", "sat", "\n", "on", "übermut", ".", "</s>"]
     assert [index < 7 for index in ids] == [True, True, True, False, True, False, False, False, True]

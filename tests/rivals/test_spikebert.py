@@ -13,10 +13,11 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import BertConfig, BertForSequenceClassification
 
-from spikelm.catalog.energy import encoder_terms, spiking_energy_mj
-from spikelm.catalog.own_terms import spikformer_terms
+from spikelm.catalog.energy import encoder_terms, spikformer_terms, spiking_energy_mj
 from spikelm.config.compose import load_config
-from spikelm.config.schema import BackboneConfig, StageConfig
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.specs import ClassSpec
+from spikelm.config.settings.stages import ScheduleConfig, StageConfig
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
 from spikelm.measure.firing import FiringMeter
@@ -24,14 +25,15 @@ from spikelm.measure.watch import sum_rate
 from spikelm.measure.workload import parameter_count as planned
 from spikelm.models.bert import parameter_count
 from spikelm.rivals.spikebert.spikformer import SpikformerConfig, SpikformerForSequenceClassification
-from spikelm.runs.identity import identity, prerequisites, teacher_of
+from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import prerequisites, teacher_of
 from spikelm.spiking import load_pretrained, spikify
-from spikelm.store.records import run_id
+from spikelm.store.hashing import run_id
 from spikelm.training.distill.students import GeneralModule, StudentModule, Teacher
 from spikelm.training.optimization import learning_rate
 
 torch.set_num_threads(1)
-NEURON = {"_target_": "spikelm.neurons.lif_atan.LIFAtan", "theta": 1.0}
+NEURON = ClassSpec("spikelm.neurons.lif_atan.LIFAtan", {"theta": 1.0})
 LAYERS, HIDDEN, HEADS, FFN, VOCAB = 2, 32, 4, 64, 50
 SIZES: dict[str, Any] = {
     "vocab_size": VOCAB,
@@ -220,7 +222,16 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
 
 
 def test_the_plan_knows_the_sizes() -> None:
-    size = BackboneConfig("x", LAYERS, HIDDEN, HEADS, FFN, 16, VOCAB, kind="spikformer")
+    size = BackboneConfig(
+        name="x",
+        kind="spikformer",
+        layers=LAYERS,
+        hidden=HIDDEN,
+        heads=HEADS,
+        intermediate=FFN,
+        positions=16,
+        vocab=VOCAB,
+    )
     assert planned(size, False, 2) == parameter_count(student())
 
 
@@ -246,13 +257,14 @@ def test_two_stages_are_runs_and_the_teacher_is_berts_own() -> None:
 def test_the_papers_scale_has_spikebert_recipe_and_a_teacher_of_its_own() -> None:
     config = load_config(["system=spikebert", "task=glue/cola", "scale=paper"])
     tuned, general, taught = config.finetune, config.general, config.teacher
-    assert (tuned.epochs, tuned.batch, tuned.lr, tuned.weight_decay, tuned.schedule) == (30, 32, 5e-4, 5e-3, "cosine")
+    assert (tuned.epochs, tuned.batch, tuned.lr) == (30, 32, 5e-4)
+    assert (tuned.optimizer.weight_decay, tuned.schedule.shape) == (5e-3, "cosine")
     assert (general.epochs, general.steps, general.batch, general.lr, general.max_length) == (1, None, 16, 5e-5, 256)
-    assert (taught.epochs, taught.lr, taught.schedule) == (50, 2e-5, "constant")
+    assert (taught.epochs, taught.lr, taught.schedule.shape) == (50, 2e-5, "constant")
 
 
 def test_the_cosine_goes_down_once_an_epoch() -> None:
-    stage = StageConfig(epochs=5, schedule="cosine", warmup=0.0)
+    stage = StageConfig(epochs=5, schedule=ScheduleConfig("cosine"))
     rates = [learning_rate(stage, 50, step) for step in range(50)]
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -269,11 +281,11 @@ def test_nonsense_is_refused() -> None:
     system = ["system=spikebert", "task=glue/sst2"]
     for more, says in (
         (["distill=none"], "not pretrained"),
-        (["distill.cache=true"], "pads"),
+        (["distill.teacher.cache=true"], "pads"),
         (["backbone.options.num_attention_heads=7"], "does not divide"),
-        (["distill.scaled=true"], r"reduction=rows"),
+        (["distill.states.scaled=true"], r"reduction=rows"),
         (["backbone.options.mask=maybe"], "true or false"),
-        (["distill.head=teacher"], "head"),
+        (["distill.start.head=teacher"], "head"),
     ):
         with pytest.raises(ConfigError, match=says):
             load_config([*system, *more])

@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from spikelm.catalog.energy import energy_mj, spiking_energy_mj
-from spikelm.catalog.own_terms import rwkv_terms
+from spikelm.catalog.energy import energy_mj, rwkv_terms, spiking_energy_mj
 from spikelm.config.compose import load_config
-from spikelm.config.schema import BackboneConfig, StageConfig
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.specs import ClassSpec
+from spikelm.config.settings.stages import StageConfig
 from spikelm.data.batches.causal_blocks import CausalBatches
 from spikelm.data.tokens.packed import PackedDocuments
 from spikelm.errors import ConfigError
@@ -22,20 +23,20 @@ from spikelm.measure.audit import audit
 from spikelm.measure.trained_model import measure_terms
 from spikelm.measure.workload import parameter_count as planned
 from spikelm.models.bert import parameter_count
-from spikelm.rivals.spikegpt.rwkv import RwkvConfig, RwkvForCausalLM
+from spikelm.rivals.spikegpt.rwkv import SpikeGPTConfig, SpikeGPTForCausalLM
 from spikelm.rivals.spikegpt.wkv import empty_state, wkv, wkv_step
 from spikelm.spiking import load_pretrained, neurons, spikify
 from spikelm.training.causal import CausalModule
 from spikelm.training.optimization import learning_rate, optimizer_and_schedule
 
 torch.set_num_threads(1)
-NEURON = {"_target_": "spikelm.neurons.lif_token.LIFToken"}
+NEURON = ClassSpec("spikelm.neurons.lif_token.LIFToken")
 LAYERS, HIDDEN, FFN, VOCAB = 2, 24, 48, 40
 
 
 def model(scale: float = 0.4) -> Any:
     torch.manual_seed(0)
-    config = RwkvConfig(
+    config = SpikeGPTConfig(
         vocab_size=VOCAB,
         hidden_size=HIDDEN,
         num_hidden_layers=LAYERS,
@@ -44,7 +45,7 @@ def model(scale: float = 0.4) -> Any:
         hidden_dropout_prob=0.0,
         initializer_range=scale,  # wide enough for spikes
     )
-    made: Any = spikify(RwkvForCausalLM(config), NEURON, 1)
+    made: Any = spikify(SpikeGPTForCausalLM(config), NEURON, 1)
     return made.eval()
 
 
@@ -138,10 +139,11 @@ def test_energy_is_that_of_the_plain_model() -> None:
     assert sum(term.macs for term in terms) == macs
     assert sum(row.macs for row in audit(model(), {"input_ids": ids()}, 1).encoder) == 3 * macs
     assert spiking_energy_mj(terms, {}, 1) == energy_mj(terms) == pytest.approx(macs * 4.6e-9)
-    measured = measure_terms(model(), [{"input_ids": ids()}], terms, 1, spiking=True)
-    rates = measured["firing_rate"]
-    assert 0 < rates["mean"] == pytest.approx(np.mean(list(rates["per_site"].values())))
-    assert measured["energy_mj"] == pytest.approx(measured["energy_ann_mj"])
+    measured = measure_terms(model(), [{"input_ids": ids()}], terms, 1, fires=True)
+    rates = measured.firing_rate
+    assert rates.mean is not None
+    assert 0 < rates.mean == pytest.approx(np.mean(list(rates.per_site.values())))
+    assert measured.energy_mj == pytest.approx(measured.energy_ann_mj)
 
 
 def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
@@ -153,9 +155,17 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
 
 
 def test_the_plan_knows_the_sizes() -> None:
-    assert planned(BackboneConfig("x", LAYERS, HIDDEN, 2, FFN, 16, VOCAB, kind="rwkv"), True) == parameter_count(
-        model()
+    size = BackboneConfig(
+        name="x",
+        kind="rwkv",
+        layers=LAYERS,
+        hidden=HIDDEN,
+        heads=2,
+        intermediate=FFN,
+        positions=16,
+        vocab=VOCAB,
     )
+    assert planned(size, True) == parameter_count(model())
 
 
 def test_the_loss_is_the_mean_surprise_and_a_pull_on_the_largest_logits() -> None:
@@ -209,8 +219,8 @@ def test_its_recipe_and_what_it_cannot_do() -> None:
     for more, says in (
         (["task=glue/sst2"], "task=glue/sst2 is not valid for SpikeGPT"),
         (["T=4"], "T=4"),
-        (["pretrain.adam=[0.9,2,1e-8]"], r"pretrain\.adam"),
-        (["pretrain.floor=1"], r"pretrain\.floor"),
+        (["pretrain.optimizer.betas=[0.9,2]"], r"pretrain\.optimizer\.betas=\[0\.9, 2\.0\] is not valid"),
+        (["pretrain.schedule.floor=1"], r"pretrain\.schedule\.floor=1\.0 is not valid"),
     ):
         with pytest.raises(ConfigError, match=says):
             load_config(["system=spikegpt", *more])

@@ -1,4 +1,4 @@
-"""The spiking rivals from config to result, and the neurons of the rows that are BERTs (facts 2.12 to 2.15)."""
+"""The spiking rivals from config to result, and the neurons of the rows that are BERTs."""
 
 from __future__ import annotations
 
@@ -36,23 +36,24 @@ NEURONS = {
 )
 def test_every_row_has_its_neuron_at_every_scale(system: str, scale: str) -> None:
     config = load_config([f"system={system}", f"scale={scale}"])
-    assert {key: config.neuron[key] for key in NEURONS[system]} == NEURONS[system]
+    found = {"name": config.neuron.name, "T": config.T, **config.neuron.arguments}
+    assert {key: found[key] for key in NEURONS[system]} == NEURONS[system]
     assert config.time_steps == NEURONS[system]["T"]
 
 
 def test_spikegpt_runs_end_to_end(tmp_path: Path) -> None:
     few = ("pretrain.steps=2", "source.documents=60", "pretrain.batch=8", "measure.samples=8")
-    result = run_experiment(load_config(["system=spikegpt", "scale=smoke", *few, f"runs_dir={tmp_path}"]), QUIET)
-    assert set(result["metrics"]) == {"loss", "perplexity", "accuracy"}
-    assert (result["spike_driven"]["verdict"], result["spike_driven"]["operations"]) == ("partly", "MACs")
-    assert result["energy_mj"] == pytest.approx(result["energy_ann_mj"])
+    result = run_experiment(load_config(["system=spikegpt", "scale=smoke", *few, f"runs_dir={tmp_path}"]), QUIET).result
+    assert set(result.metrics) == {"loss", "perplexity", "accuracy"}
+    assert (result.spike_driven.verdict, result.spike_driven.operations) == ("partly", "MACs")
+    assert dict(result.energy_mj) == pytest.approx(dict(result.energy_ann_mj))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["spikingformer_t1", "spikingformer_t4", "spikebert"])
 def test_rivals_run_end_to_end(system: str, tmp_path: Path) -> None:
     overrides = [f"system={system}", "scale=smoke", "task=glue/sst2", f"runs_dir={tmp_path}"]
-    result = run_experiment(load_config(overrides), QUIET)
-    assert (result["spike_driven"]["verdict"], result["spike_driven"]["operations"]) == ("fully", "ACs")
-    assert result["pretrained"]
-    assert bool(result["teacher"]) == (system == "spikebert")
+    result = run_experiment(load_config(overrides), QUIET).result
+    assert (result.spike_driven.verdict, result.spike_driven.operations) == ("fully", "ACs")
+    assert result.pretrained
+    assert bool(result.teacher) == (system == "spikebert")

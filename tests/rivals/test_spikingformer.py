@@ -11,17 +11,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spikelm.config.compose import load_config
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
-from spikelm.rivals.spikingformer.membrane_bert import (
-    MembraneBertConfig,
-    MembraneBertForSequenceClassification,
-    TokenBatchNorm,
-)
+from spikelm.rivals.normed_layers import TokenBatchNorm
+from spikelm.rivals.spikingformer.membrane_bert import MembraneBertConfig, MembraneBertForSequenceClassification
 from spikelm.spiking import load_pretrained, neurons, spikify
 
 torch.set_num_threads(1)
-NEURON = {"_target_": "spikelm.neurons.lif_sigmoid.LIFSigmoid", "theta": 1.0}
+NEURON = ClassSpec("spikelm.neurons.lif_sigmoid.LIFSigmoid", {"theta": 1.0})
 LAYERS, HIDDEN, HEADS = 2, 32, 4
 
 
@@ -154,8 +152,8 @@ def test_wrong_options_are_refused() -> None:
         load_config([*system, "neuron=ann"])
     with pytest.raises(ConfigError, match="task=general_distill is not valid for SpikingFormer"):
         load_config([system[0], "task=general_distill"])
-    with pytest.raises(ConfigError, match="start=teacher is for a BERT"):
-        load_config([*system, "distill.start=teacher"])
+    with pytest.raises(ConfigError, match=r"distill\.start\.weights=teacher is for a BERT, not for SpikingFormer"):
+        load_config([*system, "distill.start.weights=teacher"])
     with pytest.raises(ConfigError, match="weights=binary is not valid"):
         load_config([*system, "weights=binary"])
     with pytest.raises(ConfigError, match=r"options\.norm is not known to backbone\.kind=bert"):

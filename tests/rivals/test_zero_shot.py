@@ -11,10 +11,10 @@ import torch
 from scipy.special import log_softmax
 
 from spikelm.catalog.checkpoint_files import read_sizes
-from spikelm.catalog.seq2seq_energy import causal_terms
+from spikelm.catalog.energy import causal_terms
 from spikelm.config.compose import load_config
 from spikelm.data.batches.causal_blocks import CausalBatches
-from spikelm.data.sources.rows import Text
+from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.tokens.bpe import train_bpe
 from spikelm.data.tokens.packed import PackedDocuments
 from spikelm.errors import ConfigError
@@ -36,7 +36,7 @@ def model() -> Any:
 def test_the_prompt_is_behind_every_article_however_long() -> None:
     tokenizer = prompt_tokenizer(train_bpe(["one two three four"], 300))
     for text in ("one two", "one two three four " * 30):
-        [ids] = tokenizer.sources([text], 40)
+        [ids] = tokenizer.encode_sources([text], 40)
         assert len(ids) <= 40
         assert tokenizer.decode([ids])[0].endswith("TL;DR:")
         assert tokenizer.decode([ids])[0].startswith("one two")
@@ -58,7 +58,7 @@ def test_rows_padded_left_are_the_rows() -> None:
 def prompts(seed: int, top_k: int = 2) -> PromptGenerator:
     options = {"do_sample": True, "top_k": top_k, "max_new_tokens": 6, "pad_token_id": 2, "eos_token_id": 2}
     split = Split("", ["a", "b"], ["x", "y"])
-    made = PromptGenerator("sum", [split], options, lambda ids: " ".join(map(str, ids)), seed=seed)
+    made = PromptGenerator(("rougeL",), [split], options, lambda ids: " ".join(map(str, ids)), seed=seed)
     made.start()
     return made
 
@@ -86,7 +86,7 @@ def test_what_is_sampled_depends_on_the_seed_and_a_row_on_no_other(model: Any) -
 
 def test_documents_end_with_a_mark_and_windows_go_on() -> None:
     tokenizer = train_bpe(["a b c d e f"], 280)
-    text = marked(Text({"train": [["a b", "c d"], ["e f"]]}, "hash"), end_of_text(tokenizer))
+    text = marked(LoadedText({"train": [["a b", "c d"], ["e f"]]}, "hash"), end_of_text(tokenizer))
     assert [list(document) for document in text.splits["train"]] == [["a b", " c d</s>"], ["e f</s>"]]
     documents = PackedDocuments.of([[np.arange(4), np.arange(4, 7)], [np.arange(7, 9)]])
     batches = CausalBatches(documents, tokenizer, seed=0, batch=8, max_length=5, across=True)

@@ -13,7 +13,7 @@ from spikelm.config.compose import load_config
 from spikelm.measure.workload import parameter_count
 from spikelm.models.bert import bert_config
 from spikelm.runs.experiment import open_run
-from spikelm.runs.plan import make_plan, show_plan
+from spikelm.runs.plan import make_plan, plan_run, show_plan
 
 
 @pytest.mark.parametrize("backbone", ["bert_tiny", "bert_mini", "bert_base", "bert_3l"])
@@ -38,7 +38,7 @@ def test_the_papers_pretraining() -> None:
 def test_a_dry_run_names_its_prerequisite_and_writes_nothing(runs_dir) -> None:
     config = load_config(["scale=paper", "task=glue/cola", "dry_run=true"])
     console = Console(record=True, width=120)
-    show_plan(config, console)
+    show_plan(config, plan_run(config), console)
     text = console.export_text()
     assert "needs the pretrained run" in text
     assert "50 epochs" in text
@@ -54,7 +54,8 @@ def test_published_rows_give_the_steps_of_a_fine_tuning() -> None:
 
 def said(*overrides: str) -> str:
     console = Console(record=True, width=140)
-    show_plan(load_config(list(overrides)), console)
+    config = load_config(list(overrides))
+    show_plan(config, plan_run(config), console)
     return console.export_text()
 
 

@@ -60,13 +60,13 @@ def test_a_picture_holds_every_value_once() -> None:
     neuron = BiSpike(T=2, k=2.0).train()
     spikes = neuron(x)
     found = picture(One(neuron, "here"), {"x": x}, "here")
-    assert len(found["steps"]) == 2
-    for t, step in enumerate(found["steps"]):
-        assert sum(step["input"]) == pytest.approx(1.0)
-        assert sum(step["membrane"]) == pytest.approx(1.0)
-        assert step["positive"] == pytest.approx(float((spikes[t] > 0).float().mean()))
-        assert step["negative"] + step["silent"] + step["positive"] == pytest.approx(1.0)
-        assert step["height"] == pytest.approx(float(neuron.alpha[t]))
+    assert len(found.steps) == 2
+    for t, step in enumerate(found.steps):
+        assert sum(step.input) == pytest.approx(1.0)
+        assert sum(step.membrane) == pytest.approx(1.0)
+        assert step.positive == pytest.approx(float((spikes[t] > 0).float().mean()))
+        assert step.negative + step.silent + step.positive == pytest.approx(1.0)
+        assert step.height == pytest.approx(float(neuron.alpha[t]))
 
 
 def test_active_values_of_a_binary_neuron_are_its_ones() -> None:

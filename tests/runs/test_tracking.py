@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from spikelm.runs.tracking import Tracker, WandbTracker, _Job, effective_mode, make_tracker
+from spikelm.runs.tracking import TrackedRun, Tracker, WandbTracker, effective_mode, make_tracker
 
 KEY = "5ec2e7" * 6 + "5ec2"  # looks like an API key
 ID = "00aa11bb22cc33dd"
@@ -93,7 +93,8 @@ def use(monkeypatch: pytest.MonkeyPatch, fake: FakeWandb | None) -> None:
 
 
 def track(directory: Path, said: list[str], mode: Any = "online", id: str = ID) -> Tracker:
-    return make_tracker(mode, "spikelm", None, id, "name", "group", ["tag"], {"k": 2}, directory, said.append)
+    run = TrackedRun("spikelm", None, id, "name", "group", ["tag"], {"k": 2}, directory)
+    return make_tracker(run, mode, said.append)
 
 
 def train(tracker: Tracker, steps: int = 5) -> float:
@@ -281,7 +282,7 @@ def test_hanging_wandb_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     use(monkeypatch, FakeWandb(before=hang) if where == "init" else FakeWandb(log=hang))
     said: list[str] = []
-    job = _Job("spikelm", None, ID, "name", "group", [], {}, tmp_path)
+    job = TrackedRun("spikelm", None, ID, "name", "group", [], {}, tmp_path)
     tracker = WandbTracker(job, True, said.append, queue_size=50, finish_seconds=0.3)
     try:
         assert train(tracker, steps=500) < AT_ONCE

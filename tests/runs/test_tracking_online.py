@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from wandb_server import WandbServer
 
-from spikelm.runs.tracking import make_tracker
+from spikelm.runs.tracking import TrackedRun, make_tracker
 
 KEY = "5ec2e7" * 6 + "5ec2"  # looks like an API key
 
@@ -49,10 +49,8 @@ def test_an_offline_run_is_sent_later_by_wandb_sync(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("WANDB_MODE", "offline")
     id, tags = f"{7:016x}", ["mini", "embedded", "glue/rte", "lif"]
-    tracker = make_tracker(
-        "offline", "spikelm", None, id, "a run", "table3 lif_bert", tags, {"k": 2}, tmp_path, pytest.fail,
-        job_type="glue/rte",
-    )  # fmt: skip
+    run = TrackedRun("spikelm", None, id, "a run", "table3 lif_bert", tags, {"k": 2}, tmp_path, "glue/rte")
+    tracker = make_tracker(run, "offline", pytest.fail)
     for step in (20, 40):
         tracker.log(step, {"train/loss": 1 / step})
     tracker.finish(ok=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spikelm.runs.tracking import make_tracker
+from spikelm.runs.tracking import TrackedRun, make_tracker
 
 JOBS = {f"{number:016x}": 0.5 * number for number in (1, 2, 3)}
 
@@ -29,10 +29,9 @@ def test_every_job_is_a_run_of_its_own_and_holds_what_was_logged(
     said: list[str] = []
     tags = ["mini", "embedded", "glue/rte", "lif", "table3"]
     for id, scale in JOBS.items():
-        tracker = make_tracker(
-            "offline", "spikelm", None, id, f"run {id}", "table3 lif_bert", tags, {"k": 2, "T": 4}, tmp_path / id,
-            said.append, job_type="glue/rte",
-        )  # fmt: skip
+        config = {"k": 2, "T": 4}
+        run = TrackedRun("spikelm", None, id, f"run {id}", "table3 lif_bert", tags, config, tmp_path / id, "glue/rte")
+        tracker = make_tracker(run, "offline", said.append)
         for step in (20, 40):
             tracker.log(step, {"train/loss": scale * step})
         tracker.summary({"score": scale})

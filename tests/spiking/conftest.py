@@ -9,7 +9,9 @@ import pytest
 import torch
 from transformers import BartConfig, BertConfig, GPT2Config, MBartConfig
 
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike", "k": 2.0}
+from spikelm.config.settings.specs import ClassSpec
+
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike", {"k": 2.0})
 # Wide weights and a head of its own, so that a random model does not say one word for ever.
 SEQ2SEQ = {
     "vocab_size": 90,
@@ -35,8 +37,8 @@ def _one_thread_and_seed() -> None:
 
 
 @pytest.fixture
-def bispike() -> dict[str, Any]:
-    return dict(BISPIKE)
+def bispike() -> ClassSpec:
+    return BISPIKE
 
 
 @pytest.fixture

@@ -12,13 +12,15 @@ from scipy.special import softmax
 from torch import Tensor, nn
 from transformers import BertForSequenceClassification, BertModel
 
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
 from spikelm.errors import ConfigError
 from spikelm.spiking import load_pretrained, neurons, spikify
 from spikelm.spiking.lowbit_attention import Bool, RankOne, attend
 
-ELASTIC = {"_target_": "spikelm.neurons.elastic.Elastic"}
-SIGN = {"_target_": "spikelm.neurons.sign.Sign"}
-SPLIT = {"_target_": "spikelm.weights.split.Split", "embeddings": "rows"}
+ELASTIC = ClassSpec("spikelm.neurons.elastic.Elastic")
+SIGN = ClassSpec("spikelm.neurons.sign.Sign")
+SPLIT = QuantizerSpec("spikelm.weights.split.Split", embeddings="rows")
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -63,7 +65,7 @@ def test_the_boolean_map_passes_gradients_near_zero() -> None:
 
 
 def test_rank_one_corrections_of_scores_and_values() -> None:
-    """scores = q k' + qm kp' + qp km' + qp kp', context = A v + A vp, the same for all heads (facts 2.8)."""
+    """scores = q k' + qm kp' + qp km' + qp kp', context = A v + A vp, the same for all heads (BiPFT)."""
     torch.manual_seed(0)
     estimators = RankOne(6, 0.5).double()
     hidden = random(2, 4, 6)
@@ -85,10 +87,10 @@ def test_rank_one_corrections_of_scores_and_values() -> None:
 
 
 CASES = [
-    (SIGN, None, {"attention": "boolean"}),
-    (ELASTIC, None, {"attention": "quantized", "activation": "relu", "pooler": True}),
-    (ELASTIC, None, {"attention": "rank1", "pooler": True}),
-    (ELASTIC, SPLIT, {"attention": "quantized", "width": 0.5}),
+    (SIGN, None, VariantConfig(attention="boolean")),
+    (ELASTIC, None, VariantConfig(attention="quantized", activation="relu", pooler=True)),
+    (ELASTIC, None, VariantConfig(attention="rank1", pooler=True)),
+    (ELASTIC, SPLIT, VariantConfig(attention="quantized", width=0.5)),
 ]
 
 
@@ -106,7 +108,7 @@ def test_a_variant_is_saved_and_restored(small, batch, tmp_path: Path, neuron, w
 
 
 def test_query_probabilities_and_pooler_get_neurons(small) -> None:
-    variant = {"attention": "quantized", "pooler": True}
+    variant = VariantConfig(attention="quantized", pooler=True)
     sites = [n.site for n in neurons(spikify(BertModel(small(num_hidden_layers=1)), ELASTIC, 1, variant=variant))]
     names = {"qkv_in", "query_out", "key_out", "value_out", "attn_probs", "attn_out_in", "ffn1_in", "ffn2_in"}
     assert {site.rpartition(".")[2] for site in sites} == names | {"pooler_in"}
@@ -119,7 +121,7 @@ def test_half_the_width_keeps_the_strongest_heads(small) -> None:
     strength = attention.output.dense.weight.abs().unflatten(1, (heads, size)).sum((0, 2))
     strongest = sorted(strength.argsort(descending=True)[: heads // 2].tolist())
     rows = torch.cat([attention.self.query.weight[h * size : (h + 1) * size] for h in strongest]).clone()
-    spikify(model, None, 1, weights=SPLIT, variant={"width": 0.5})
+    spikify(model, None, 1, weights=SPLIT, variant=VariantConfig(width=0.5))
     query = attention.self.query
     torch.testing.assert_close(query.weight + query.quantizer.second, rows)  # the halves of the split
     assert attention.self.num_attention_heads == heads // 2
@@ -127,4 +129,4 @@ def test_half_the_width_keeps_the_strongest_heads(small) -> None:
 
 def test_a_variant_of_attention_needs_a_neuron(small) -> None:
     with pytest.raises(ConfigError, match="needs a neuron"):
-        spikify(BertModel(small()), None, 1, weights=SPLIT, variant={"attention": "boolean"})
+        spikify(BertModel(small()), None, 1, weights=SPLIT, variant=VariantConfig(attention="boolean"))

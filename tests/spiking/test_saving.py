@@ -9,6 +9,7 @@ import torch
 from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification, BertModel
 
 from spikelm import spiking
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import CheckpointError
 from spikelm.spiking import Spiking, load_pretrained, neurons, spikify
 
@@ -43,10 +44,10 @@ def test_save_and_load_is_exact(small, bispike, batch, tmp_path: Path, cls, T: i
 @pytest.mark.parametrize(
     "neuron",
     [
-        {"_target_": "spikelm.neurons.psn.PSN"},
-        {"_target_": "spikelm.neurons.lif.LIF", "fire": "round"},
-        {"_target_": "spikelm.neurons.lif_atan.LIFAtan"},
-        {"_target_": "spikelm.neurons.bispike.BiSpike", "alpha": "learnable", "reset": "paper", "k": 3.0},
+        ClassSpec("spikelm.neurons.psn.PSN"),
+        ClassSpec("spikelm.neurons.lif.LIF", {"fire": "round"}),
+        ClassSpec("spikelm.neurons.lif_atan.LIFAtan"),
+        ClassSpec("spikelm.neurons.bispike.BiSpike", {"alpha": "learnable", "reset": "paper", "k": 3.0}),
     ],
 )
 def test_every_neuron_is_restored(small, batch, tmp_path: Path, neuron) -> None:

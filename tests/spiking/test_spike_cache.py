@@ -18,19 +18,20 @@ from torch import Tensor
 from transformers import BartForConditionalGeneration, DynamicCache, GPT2LMHeadModel, MBartForConditionalGeneration
 from transformers.cache_utils import EncoderDecoderCache
 
+from spikelm.config import trust
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
-from spikelm.neurons import Neuron, allow_neurons_from
+from spikelm.neurons import Neuron
 from spikelm.spiking import neurons, spikify
-from spikelm.spiking.kv_cache import SpikeCache, SpikeLayer
-from spikelm.spiking.spike_codes import amplitudes, pack, unpack
+from spikelm.spiking.kv_cache import SpikeCache, SpikeLayer, amplitudes, pack, unpack
 
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike", "k": 2.0}
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike", {"k": 2.0})
 NEURONS = {
     "bispike": BISPIKE,
-    "learnable": {**BISPIKE, "alpha": "learnable"},
-    "lif": {"_target_": "spikelm.neurons.lif.LIF"},
-    "psn": {"_target_": "spikelm.neurons.psn.PSN"},
-    "lif_atan": {"_target_": "spikelm.neurons.lif_atan.LIFAtan"},
+    "learnable": BISPIKE.having(alpha="learnable"),
+    "lif": ClassSpec("spikelm.neurons.lif.LIF"),
+    "psn": ClassSpec("spikelm.neurons.psn.PSN"),
+    "lif_atan": ClassSpec("spikelm.neurons.lif_atan.LIFAtan"),
 }
 MODELS = {"bart": BartForConditionalGeneration, "mbart": MBartForConditionalGeneration, "gpt2": GPT2LMHeadModel}
 WAYS: dict[str, dict[str, Any]] = {
@@ -143,8 +144,8 @@ def test_the_cache_is_a_sixteenth_of_one_of_floats(small_seq2seq, bispike, T: in
 
 
 def test_other_values_are_kept_as_floats(small_seq2seq) -> None:
-    allow_neurons_from(__name__.split(".")[0])
-    model = made("bart", small_seq2seq, None, {"_target_": f"{__name__}.Graded"}, 4)
+    trust.trust(__name__.split(".")[0])
+    model = made("bart", small_seq2seq, None, ClassSpec(f"{__name__}.Graded"), 4)
     inputs, how = prompt(), {"num_beams": 4, "max_new_tokens": 10, "min_new_tokens": 6}
     full = model.generate(**inputs, **how, return_dict_in_generate=True)
     assert torch.equal(full.sequences, model.generate(**inputs, **how, use_cache=False))

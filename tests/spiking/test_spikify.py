@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import torch
 from transformers import BertForPreTraining, BertForSequenceClassification, BertModel, OPTConfig, OPTModel
 
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.spiking import neurons, spikify
 
@@ -92,7 +92,7 @@ def test_a_neuron_that_cannot_be_built_leaves_the_model_plain(small, bispike, ba
     model = BertModel(small()).eval()
     wanted = model(**batch).last_hidden_state
     with pytest.raises(ConfigError):
-        spikify(model, {"_target_": "spikelm.neurons.bispike.NoSuchNeuron"}, 4)
+        spikify(model, ClassSpec("spikelm.neurons.bispike.NoSuchNeuron"), 4)
     assert torch.equal(model(**batch).last_hidden_state, wanted)
     assert spikify(model, bispike, 4).train()(**batch).last_hidden_state.shape == wanted.shape
 
@@ -193,16 +193,16 @@ def test_gradient_checkpointing_changes_nothing(small, bispike, batch, T: int) -
     assert all(torch.equal(grads[0][name], grads[1][name]) for name in grads[0])
 
 
-NEURON_PARAMETERS: list[tuple[dict[str, Any], int]] = [
-    ({"_target_": "spikelm.neurons.psn.PSN"}, 20),
-    ({"_target_": "spikelm.neurons.bispike.BiSpike", "alpha": "learnable"}, 4),
-    ({"_target_": "spikelm.neurons.bispike.BiSpike"}, 0),
-    ({"_target_": "spikelm.neurons.lif.LIF"}, 0),
+NEURON_PARAMETERS: list[tuple[ClassSpec, int]] = [
+    (ClassSpec("spikelm.neurons.psn.PSN"), 20),
+    (ClassSpec("spikelm.neurons.bispike.BiSpike", {"alpha": "learnable"}), 4),
+    (ClassSpec("spikelm.neurons.bispike.BiSpike"), 0),
+    (ClassSpec("spikelm.neurons.lif.LIF"), 0),
 ]
 
 
 @pytest.mark.parametrize("neuron, extra", NEURON_PARAMETERS)
-def test_parameters_added_per_neuron(small, neuron: dict[str, Any], extra: int) -> None:
+def test_parameters_added_per_neuron(small, neuron: ClassSpec, extra: int) -> None:
     plain = sum(p.numel() for p in BertModel(small()).parameters())
     model = spikify(BertModel(small()), neuron, 4)
     assert sum(p.numel() for p in model.parameters()) == plain + 12 * extra

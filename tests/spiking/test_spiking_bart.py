@@ -53,7 +53,7 @@ def test_neurons_sit_at_the_published_sites(small_seq2seq, bispike, kind: str, T
 
 
 def test_published_neuron_count(bispike) -> None:
-    """Facts 2.20: BART_base has 96 spiking linears and 36 keys and values; 66 + 36 neurons feed them here."""
+    """BART_base has 96 spiking linears and 36 keys and values; 66 + 36 neurons feed them here."""
     size = {"encoder_layers": 6, "decoder_layers": 6, "d_model": 8, "vocab_size": 10, "encoder_ffn_dim": 8}
     size |= {"decoder_ffn_dim": 8, "encoder_attention_heads": 1, "decoder_attention_heads": 1}
     names = [n.site.rpartition(".")[2] for n in neurons(spikify(BartModel(BartConfig(**size)), bispike, 4))]
@@ -71,7 +71,7 @@ def normed(module: Any, x: Tensor) -> Tensor:
 
 
 class Loop:
-    """One time step after the other, a membrane per site: the equations of facts 2.15 without any folding."""
+    """One time step after the other, a membrane per site: the equations of section 3.1 without any folding."""
 
     def __init__(self, model: nn.Module) -> None:
         self.alpha = {neuron.site: neuron.alpha for neuron in neurons(model)}
@@ -230,7 +230,7 @@ def test_save_and_load_is_exact(small_seq2seq, bispike, batch, tmp_path: Path, k
 def test_every_parameter_learns(small_seq2seq, bispike, batch) -> None:
     data = inputs(batch)
     plain = BartForConditionalGeneration(small_seq2seq(tie_word_embeddings=True))
-    model = spikify(plain, {**bispike, "alpha": "learnable"}, 2).train()
+    model = spikify(plain, bispike.having(alpha="learnable"), 2).train()
     model(**data)
     model(**data, labels=torch.randint(4, 90, (3, 6))).loss.backward()
     silent = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()]

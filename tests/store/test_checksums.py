@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
-from test_store import a_result
+from made_up_result import ENVIRONMENT, made_up
 
 from spikelm.cli.verify import verify_main
 from spikelm.config.compose import load_config
@@ -103,12 +102,12 @@ def test_verify_names_what_is_damaged_and_repairs_what_it_can(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Store(tmp_path).open("0123456789abcdef", "a", "t")
-    config = {"k": 2, "task": {"name": "t"}}
-    run.start(config, {})
+    config = load_config(["task=glue/rte", "neuron=bispike", "k=3"])
+    run.start(config, ENVIRONMENT)
     run.model.mkdir()
     (run.model / "weights").write_bytes(b"w" * 100)
     places = [run.directory / "config.yaml", run.model]
-    run.finish(a_result(config=config, files=file_sums(run.directory, places)))
+    run.finish(made_up(run_id=run.id, config=config, files=file_sums(run.directory, places)))
     assert verify_main(["--runs-dir", str(tmp_path)]) == 0
     flip(run.directory / "config.yaml")
     flip(run.model / "weights")
@@ -117,7 +116,7 @@ def test_verify_names_what_is_damaged_and_repairs_what_it_can(
     said = capsys.readouterr().out
     assert f"{run.directory / 'config.yaml'}: written again" in said
     assert f"{run.model / 'weights'}: made again from the last checkpoint" in said
-    assert yaml.safe_load((run.directory / "config.yaml").read_text()) == config
+    assert run.saved_config() == config
     (run.directory / "result.json").write_text("{}")
     assert verify_main(["--runs-dir", str(tmp_path)]) == 1
     assert "result.json: put aside" in capsys.readouterr().out

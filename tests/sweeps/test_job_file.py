@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
 
-from hydra_plugins.spikelm_jobs import JobsSweeper
-from spikelm.config.compose import precheck
+from spikelm.cli.command_line import precheck
 from spikelm.errors import ConfigError
 from spikelm.sweeps.job_file import jobs_asked_for, read_jobs, telling, write_jobs
 
@@ -23,6 +23,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_each_line_is_a_job_with_every_combination_of_the_command_line(tmp_path: Path) -> None:
+    Plugins.instance()  # loads all plugins anew, when it is asked first: another class would be an old one
+    from hydra_plugins.spikelm_jobs import JobsSweeper
+
     (tmp_path / "jobs").write_text("T=1 task=a\nT=4\n")
     common = OverridesParser.create().parse_overrides(["seed=1,2", "k=3"])
     (batch,) = JobsSweeper(str(tmp_path / "jobs")).split_arguments(common, None)

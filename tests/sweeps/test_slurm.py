@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spikelm.config.compose import precheck
+from spikelm.cli.command_line import precheck
 from spikelm.errors import ConfigError
 from spikelm.machine.signals import Stopped
 from spikelm.sweeps import slurm

@@ -9,13 +9,14 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 
-from spikelm.config.schema import TrainerConfig
+from spikelm.config.settings.running import TrainerConfig
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.spiking import neurons, spikify
 from spikelm.training.devices import acceleration
 from spikelm.training.devices.acceleration import accelerated
 
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike"}
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 PLAIN = TrainerConfig(accelerator="cpu")
 

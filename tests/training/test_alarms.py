@@ -47,7 +47,7 @@ def test_a_gradient_that_is_clipped_to_nothing_is_noticed(tmp_path: Path, monkey
 
     def clipped(self: Toy, at: Any) -> None:
         made(self, at)
-        self.stage.clip = 1.0
+        self.stage.optimizer.clip = 1.0
 
     def steep(self: Toy, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
         weight = self.model[0].weight

@@ -25,7 +25,7 @@ BASE = ("scale=smoke", "trainer.accelerator=cpu", "backbone.dropout=0", "backbon
 TWO = "trainer.devices=2"
 FSDP = "trainer.strategy=fsdp"
 CRASH = """
-import spikelm.data.tokenizer
+import spikelm.data.tokens.tokenizer
 def load_tokenizer(*args):
     raise AssertionError("nobody foresaw this")
 spikelm.data.tokens.tokenizer.load_tokenizer = load_tokenizer
@@ -33,8 +33,8 @@ spikelm.data.tokens.tokenizer.load_tokenizer = load_tokenizer
 
 
 def weights(runs: Path, *overrides: str) -> dict[str, torch.Tensor]:
-    result = run_experiment(load_config([*BASE, *overrides, f"runs_dir={runs}"]), QUIET)
-    return load_file(Path(result["directory"]) / "model" / "model.safetensors")
+    finished = run_experiment(load_config([*BASE, *overrides, f"runs_dir={runs}"]), QUIET)
+    return load_file(finished.directory / "model" / "model.safetensors")
 
 
 def start(runs: Path, *overrides: str, **env: str) -> subprocess.Popen[str]:
@@ -178,7 +178,13 @@ def test_devices_are_not_shared_by_jobs_side_by_side(launcher: str, jobs: int) -
 def test_a_workers_error_is_the_runs(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"not finite|first seen at"):
         weights(
-            tmp_path, "task=pretrain", "neuron=ann", "pretrain.lr=1e30", "pretrain.warmup=0", "pretrain.clip=null", TWO
+            tmp_path,
+            "task=pretrain",
+            "neuron=ann",
+            "pretrain.lr=1e30",
+            "pretrain.schedule.warmup=0",
+            "pretrain.optimizer.clip=null",
+            TWO,
         )
 
 

@@ -8,7 +8,7 @@ import torch
 from scipy.special import rel_entr, softmax
 from torch import Tensor
 
-from spikelm.config.schema import DistillConfig
+from spikelm.config.settings.distill import DistillConfig, StatesConfig
 from spikelm.training.distill.losses import (
     attention_losses,
     hidden_losses,
@@ -85,7 +85,7 @@ def test_pads_cannot_change_a_loss() -> None:
     ],
 )
 def test_layer_weights(layers: str, progress: float, expected: list[float]) -> None:
-    assert layer_weights(DistillConfig(layers=layers), 4, progress) == pytest.approx(expected)
+    assert layer_weights(DistillConfig(states=StatesConfig(layers=layers)), 4, progress) == pytest.approx(expected)
 
 
 def test_a_layer_without_weight_gets_no_gradient() -> None:

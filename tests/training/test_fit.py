@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from spikelm.config.compose import load_config
 from spikelm.data.batches.by_step import Batch
 from spikelm.runs.experiment import run_experiment
-from spikelm.runs.identity import identity
 from spikelm.training.fit import _attention
 from spikelm.training.modules import GlueModule
 
@@ -58,12 +57,3 @@ def test_memory_is_not_filled_before_it_is_written(tmp_path: Path, monkeypatch: 
         load_config(["scale=smoke", "task=glue/rte", "neuron=ann", f"runs_dir={tmp_path}"]), Console(quiet=True)
     )
     assert set(filled) == {0}
-
-
-def test_runs_whose_dropout_was_off_have_another_id() -> None:
-    def found(*options: str) -> int:
-        return int(identity(load_config(["task=glue/rte", *options]))["format"])
-
-    assert found("neuron=ann") == 1, "bert_mini has no dropout"
-    assert found("neuron=ann", "backbone.dropout=0.1") == 2
-    assert found("neuron=bispike", "backbone.dropout=0.1", "distill=general") == 1, "its student has none"

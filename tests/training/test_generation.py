@@ -48,7 +48,7 @@ def generator(references: list[list[str]], **more: Any) -> Generator:
         for suffix, texts in zip(suffixes, references, strict=False)
     ]
     found = Generator(
-        "mt", splits, {"num_beams": 2}, lambda ids: " ".join(WORDS.get(i, "") for i in ids).strip(), **more
+        ("bleu", "chrf"), splits, {"num_beams": 2}, lambda ids: " ".join(WORDS.get(i, "") for i in ids).strip(), **more
     )
     found.start()
     return found

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
 
-from spikelm.config.schema import StageConfig
+from spikelm.config.settings.stages import OptimizerConfig, ScheduleConfig, StageConfig
 from spikelm.neurons.psn import PSN
 from spikelm.training.optimization import (
     learning_rate,
@@ -21,7 +21,7 @@ from spikelm.training.optimization import (
 @pytest.mark.parametrize("schedule", ["linear", "constant"])
 @pytest.mark.parametrize("warmup", [0.0, 0.1, 7.0])
 def test_learning_rate_matches_transformers(schedule: str, warmup: float) -> None:
-    stage = StageConfig(steps=40, lr=1e-3, schedule=schedule, warmup=warmup)
+    stage = StageConfig(steps=40, lr=1e-3, schedule=ScheduleConfig(schedule, warmup))
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     steps = warmup_steps(stage, 40)
     theirs = (
@@ -36,7 +36,7 @@ def test_learning_rate_matches_transformers(schedule: str, warmup: float) -> Non
 
 
 def test_the_released_schedule_at_its_golden_points() -> None:
-    released = StageConfig(steps=500_000, lr=2e-4, warmup=5000)
+    released = StageConfig(steps=500_000, lr=2e-4, schedule=ScheduleConfig(warmup=5000))
     assert 2e-4 * learning_rate(released, 500_000, 100_000) == pytest.approx(1.616e-4, rel=1e-3)
     stepped_by_eight = [learning_rate(released, 500_000, 8 * update) for update in (625, 62_500)]
     assert stepped_by_eight == [1.0, 0.0]
@@ -56,7 +56,7 @@ def test_only_matrices_outside_neurons_decay() -> None:
 
 
 def test_adagrad_and_the_inverse_root_are_those_of_their_papers() -> None:
-    stage = StageConfig(steps=100, optimizer="adagrad", lr=0.15, schedule="constant")
+    stage = StageConfig(steps=100, optimizer=OptimizerConfig("adagrad"), lr=0.15, schedule=ScheduleConfig("constant"))
     layer = nn.Linear(3, 2)
     optimizer, _ = optimizer_and_schedule(layer, stage, 100)
     before, gradient = layer.weight.detach().clone(), torch.randn(2, 3)
@@ -66,7 +66,7 @@ def test_adagrad_and_the_inverse_root_are_those_of_their_papers() -> None:
     torch.testing.assert_close(layer.weight.detach(), expected)
     # BERTSUM: lr min(t^-.5, t w^-1.5), whose peak is lr w^-.5
     for rate, warmup in ((0.002, 20000), (0.2, 10000)):
-        stage = StageConfig(lr=rate * warmup**-0.5, warmup=warmup, schedule="inverse_sqrt")
+        stage = StageConfig(lr=rate * warmup**-0.5, schedule=ScheduleConfig("inverse_sqrt", warmup))
         for t in (1, 500, warmup, 3 * warmup):
             found = stage.lr * learning_rate(stage, 200000, t)
             assert found == pytest.approx(rate * min(t**-0.5, t * warmup**-1.5))

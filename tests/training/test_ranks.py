@@ -11,7 +11,7 @@ import torch
 from spikelm.config.compose import load_config
 from spikelm.data.batches.by_step import Batch, RowBatches, shard_batch
 from spikelm.data.batches.mlm_nsp import IGNORED, PretrainingBatches
-from spikelm.data.tokens.encode import Encoded
+from spikelm.data.tokens.encode import EncodedRows
 from spikelm.models.bert import bert_config
 from spikelm.training.devices.ranks import Ranks, first_rank_first, launched_ranks, summed
 from spikelm.training.modules import GlueModule, PretrainModule, StageModule
@@ -96,7 +96,7 @@ def test_ranks_share_one_masked_batch() -> None:
 
 
 def test_a_rank_without_a_row_counts_nothing() -> None:
-    data = Encoded(np.array([1, 2]), np.zeros(2, np.int8), np.array([0, 2]), np.array([1]))
+    data = EncodedRows(np.array([1, 2]), np.zeros(2, np.int8), np.array([0, 2]), np.array([1]))
     batch = RowBatches(data, 0, 4, shard=(1, 2))[0]
     assert len(batch["input_ids"]) == 1
     assert batch["row_share"] == 0

@@ -12,11 +12,12 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from spikelm.config.schema import StageConfig, TrainerConfig
+from spikelm.config.settings.running import TrainerConfig
+from spikelm.config.settings.stages import ScheduleConfig, StageConfig
 from spikelm.data.batches.by_step import Batch, StepBatches
-from spikelm.store.records import MetricsCsv
+from spikelm.store.metrics_csv import MetricsCsv
 from spikelm.training.best_epoch import BestDev
-from spikelm.training.fit import fit, quiet_libraries
+from spikelm.training.fit import Fit, Journal, fit, quiet_libraries
 from spikelm.training.modules import StageModule
 
 STEPS = 9
@@ -28,7 +29,7 @@ class Toy(StageModule):
 
     def __init__(self, at: Callable[[str, int], None]) -> None:
         torch.manual_seed(0)
-        stage = StageConfig(steps=STEPS, lr=1e-2, schedule="linear", warmup=0.2)
+        stage = StageConfig(steps=STEPS, lr=1e-2, schedule=ScheduleConfig(warmup=0.2))
         super().__init__(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 1)), stage, STEPS, seed=1)
         self.at = at
 
@@ -75,10 +76,9 @@ def train(folder: Path, at: Callable[[str, int], None] = lambda place, step: Non
     config = TrainerConfig(accelerator="cpu", log_every=1, checkpoint_every=every)
     evaluation = [[ToyBatches(0, 8)[100]]]
     try:
-        fit(
-            module, ToyBatches(0, 8), evaluation, config, folder / "checkpoints", console, "toy", metrics.append,
-            lambda step: metrics.truncate(step, "train/"), EPOCH, [best],
-        )  # fmt: skip
+        work = Fit(module, ToyBatches(0, 8), evaluation, EPOCH, "toy")
+        resumed = lambda step: metrics.truncate(step, "train/")  # noqa: E731
+        fit(work, config, Journal(folder / "checkpoints", console, metrics.append, resumed), [best])
     finally:
         metrics.close()
     weights = {name: tensor.tolist() for name, tensor in module.model.state_dict().items()}

@@ -12,6 +12,7 @@ from scipy import special
 from torch import Tensor
 from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification, BertModel
 
+from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
 from spikelm.errors import ConfigError
 from spikelm.spiking import load_pretrained, spikify, spiking_class
 from spikelm.weights import build_quantizer, quantized
@@ -19,8 +20,8 @@ from spikelm.weights.binary import Binary
 from spikelm.weights.ternary import TernaryWeights
 from spikelm.weights.uniform import UniformWeights
 
-BINARY = {"_target_": "spikelm.weights.binary.Binary", "rows": False, "embeddings": "rows"}
-BISPIKE = {"_target_": "spikelm.neurons.bispike.BiSpike", "k": 2.0}
+BINARY = QuantizerSpec("spikelm.weights.binary.Binary", {"rows": False}, embeddings="rows")
+BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike", {"k": 2.0})
 
 
 def gaussian(*shape: int, seed: int = 0) -> Tensor:
@@ -149,4 +150,4 @@ def test_a_plain_checkpoint_fits_and_latent_weights_learn(tmp_path: Path) -> Non
 
 def test_a_quantiser_of_another_package_is_refused() -> None:
     with pytest.raises(ConfigError, match="allowed packages"):
-        build_quantizer({"_target_": "os.system"})
+        build_quantizer(ClassSpec("os.system"))

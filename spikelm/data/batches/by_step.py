@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from spikelm.data.tokens.encode import Encoded
+from spikelm.data.tokens.encode import EncodedRows
 
 Batch = dict[str, Tensor]
 _START = "fork" if sys.platform == "linux" else "spawn"  # how workers of a loader are started
@@ -48,6 +48,14 @@ def pad(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
         mask[index, : len(row_ids)] = 1
     names = ("input_ids", "token_type_ids", "attention_mask")
     return {name: torch.from_numpy(array) for name, array in zip(names, (ids, types, mask), strict=True)}
+
+
+def reversed_rows(x: Tensor, mask: Tensor) -> Tensor:
+    """Each row's real tokens in reverse, padding where it was; twice is the row itself. x: (B, n) or (B, n, D)."""
+    lengths = mask.sum(1, keepdim=True)
+    order = torch.arange(x.shape[1], device=x.device)
+    order = torch.where(order < lengths, lengths - 1 - order, order)  # (B, n)
+    return x.gather(1, order.view(*order.shape, *[1] * (x.dim() - 2)).expand_as(x))
 
 
 def shard_batch(batch: Batch, rank: int, world: int) -> Batch:
@@ -125,7 +133,7 @@ class EpochBatches(StepBatches):
 class RowBatches(EpochBatches):
     """Batches of labelled rows."""
 
-    def __init__(self, data: Encoded, seed: int, batch: int, shard: tuple[int, int] = (0, 1)) -> None:
+    def __init__(self, data: EncodedRows, seed: int, batch: int, shard: tuple[int, int] = (0, 1)) -> None:
         super().__init__(data.lengths, seed, batch, shard)
         self.data = data
 
@@ -133,14 +141,14 @@ class RowBatches(EpochBatches):
         return shard_batch(labelled_batch(self.data, self.rows(step)), *self.shard)
 
 
-def labelled_batch(data: Encoded, rows: Sequence[int] | np.ndarray) -> Batch:
+def labelled_batch(data: EncodedRows, rows: Sequence[int] | np.ndarray) -> Batch:
     """The given rows, padded, with their labels and their places in the data."""
     batch = pad([data.row(int(row)) for row in rows])
     places = np.asarray(rows, np.int64)
     return {**batch, "labels": torch.from_numpy(data.labels[places]), "rows": torch.from_numpy(places)}
 
 
-def evaluation_batches(data: Encoded, batch: int) -> list[Batch]:
+def evaluation_batches(data: EncodedRows, batch: int) -> list[Batch]:
     """Every row once, short ones together; metrics do not depend on the order."""
     order = np.argsort(data.lengths, kind="stable")
     return [labelled_batch(data, order[i : i + batch]) for i in range(0, len(order), batch)]

@@ -56,8 +56,8 @@ class CausalBatches(BlockBatches):
         return np.frombuffer(rows, np.int64).reshape(-1, 2)[:count]
 
     def lengths(self, rows: np.ndarray) -> np.ndarray:
-        found: np.ndarray = rows[:, 1] - rows[:, 0] + len(self.first)
-        return found
+        lengths: np.ndarray = rows[:, 1] - rows[:, 0] + len(self.first)
+        return lengths
 
     def batch_of(self, rows: np.ndarray, seed: int) -> Batch:
         """The stretches, padded; nothing is drawn, so the seed is not used."""

@@ -1,6 +1,12 @@
-"""Pretraining batches: sentence pairs for next sentence prediction, dynamic masking for the masked language model."""
+"""BERT's pretraining batches: pairs for next sentence prediction (NSP), words masked for the language model (MLM).
+
+NSP pairs are drawn as places in packed documents: no text is copied until it is used.
+"""
 
 from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -8,17 +14,17 @@ from tokenizers import Tokenizer
 
 from spikelm.data.batches.blocks import BlockBatches
 from spikelm.data.batches.by_step import Batch, pad
-from spikelm.data.batches.nsp_pairs import draw_pairs, pair_lengths
 from spikelm.data.tokens.packed import PackedDocuments
 from spikelm.errors import DataError
 
-IGNORED = -100
+IGNORED = -100  # the label of a token that is not predicted
+COLUMNS = 5  # of an NSP pair: start and end of a, start and end of b, label (0 = b follows a, 1 = b is a stranger)
 
 
 class PretrainingBatches(BlockBatches):
-    """Pairs drawn anew each epoch, masked anew each step (15%: 80 mask, 10 random, 10 kept)."""
+    """NSP pairs drawn anew each epoch, masked anew each step (15%: 80 mask, 10 random, 10 kept)."""
 
-    purpose = "pairs"
+    purpose = "pairs"  # a part of the seed: another word draws other batches
 
     def __init__(
         self,
@@ -39,15 +45,13 @@ class PretrainingBatches(BlockBatches):
         super().__init__(documents, seed, batch, max_length, shard)
 
     def draw(self, rng: np.random.Generator, count: int | None, among: np.ndarray | None = None) -> np.ndarray:
-        return draw_pairs(self.documents, self.max_length, rng, count, among)
+        return draw_nsp_pairs(self.documents, self.max_length, rng, count, among)
 
     def lengths(self, rows: np.ndarray) -> np.ndarray:
-        return pair_lengths(rows)
+        return nsp_pair_lengths(rows)
 
     def shares(self, mine: Batch, whole: Batch, world: int) -> Batch:
-        """The weight of a rank's mean over masked words."""
-        masked, all_masked = ((batch["labels"] != IGNORED).sum() for batch in (mine, whole))
-        return {"word_share": world * masked / all_masked.clamp_min(1) * (mine["row_share"] > 0)}
+        return word_share(mine, whole, world)
 
     def batch_of(self, rows: np.ndarray, seed: int) -> Batch:
         """The pairs as one masked batch: 0 = b follows a, 1 = b is from another document."""
@@ -64,6 +68,12 @@ class PretrainingBatches(BlockBatches):
         return ids, types
 
 
+def word_share(mine: Batch, whole: Batch, world: int) -> Batch:
+    """The weight of a rank's mean over masked words."""
+    masked, all_masked = ((batch["labels"] != IGNORED).sum() for batch in (mine, whole))
+    return {"word_share": world * masked / all_masked.clamp_min(1) * (mine["row_share"] > 0)}
+
+
 def mask_tokens(
     ids: torch.Tensor, specials: torch.Tensor, mask: int, vocab: int, seed: int, share: float = 0.15
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -76,3 +86,75 @@ def mask_tokens(
     random_ids = torch.randint(vocab, ids.shape, generator=generator)
     masked = torch.where(chosen & (dice < 0.8), mask, ids)
     return torch.where(chosen & (dice >= 0.9), random_ids, masked), labels
+
+
+def draw_nsp_pairs(
+    documents: PackedDocuments,
+    max_length: int,
+    rng: np.random.Generator,
+    count: int | None = None,
+    among: Sequence[int] | np.ndarray | None = None,
+) -> np.ndarray:
+    """Runs of sentences a, b of about max_length tokens; b follows a or, half of the time, is of another document.
+
+    One row per pair (see COLUMNS). Without a count, every document of `among` (default: all) is gone through once.
+    """
+    members = range(len(documents)) if among is None else among
+    pairs = array("q")
+    room = max_length - 3
+    while count is None or len(pairs) < count * COLUMNS:
+        before = len(pairs)
+        for index in rng.permutation(len(members)):
+            _document_pairs(pairs, documents, members, int(index), room, rng)
+            if count is not None and len(pairs) >= count * COLUMNS:
+                break
+        if len(pairs) == before:
+            raise DataError("no document has two sentences", "check the pretraining text")
+        if count is None:
+            break
+    return np.frombuffer(pairs, np.int64).reshape(-1, COLUMNS)[:count]
+
+
+def nsp_pair_lengths(pairs: np.ndarray) -> np.ndarray:
+    """Tokens of each pair with [CLS] and two [SEP]."""
+    lengths: np.ndarray = pairs[:, 1] - pairs[:, 0] + pairs[:, 3] - pairs[:, 2] + 3
+    return lengths
+
+
+def _document_pairs(
+    pairs: array[int],
+    documents: PackedDocuments,
+    members: Sequence[int] | np.ndarray,
+    index: int,
+    room: int,
+    rng: np.random.Generator,
+) -> None:
+    """Add the pairs whose first part is of the member `index`."""
+    bounds = documents.bounds(int(members[index]))
+    position, last = 0, len(bounds) - 1
+    while position + 1 < last:
+        start = bounds[position]
+        position = _take(bounds, position, int(rng.integers(room // 4, room // 2 + 1)))
+        if position >= last:
+            break
+        length = bounds[position] - start  # before the cut
+        if rng.random() < 0.5:
+            begin, end = position, _take(bounds, position, room - length)
+            position, other, label = end, bounds, 0
+        else:
+            stranger = int(rng.integers(len(members) - 1))
+            stranger += stranger >= index
+            other = documents.bounds(int(members[stranger]))
+            begin = int(rng.integers(len(other) - 1))
+            end, label = _take(other, begin, room - length), 1
+        cut = min(length, room // 2)
+        stop = min(other[end], other[begin] + room - cut)
+        pairs.extend((start, start + cut, other[begin], stop, label))
+
+
+def _take(bounds: Sequence[int], position: int, tokens: int) -> int:
+    """The end of whole sentences from `position` on, up to `tokens` (at least one sentence)."""
+    end = position + 1
+    while end + 1 < len(bounds) and bounds[end + 1] - bounds[position] <= tokens:
+        end += 1
+    return end

@@ -1,4 +1,4 @@
-"""Batches of plain sentences and pairs of neighbours, without labels: the text of the general distillation."""
+"""Batches of plain sentences, alone or two in a row, without labels: the text of the general distillation."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from spikelm.data.batches.blocks import BlockBatches
 from spikelm.data.batches.by_step import Batch, pad, step_seed
+from spikelm.data.tokens.marks import marks_of
 from spikelm.data.tokens.packed import PackedDocuments
 from spikelm.errors import DataError
 
@@ -20,7 +21,7 @@ COLUMNS = 4  # of a row: start and end of the first sentence, start and end of t
 class SentenceBatches(BlockBatches):
     """One sentence, or two in a row as [CLS] a [SEP] b [SEP], half of each: what GLUE's tasks look like.
 
-    The last `task_rows` documents are rows of such tasks and stay whole, pairs in both orders.
+    The last `task_rows` documents are rows of such tasks and stay whole, two texts in both orders.
     """
 
     purpose = "sentences"
@@ -36,8 +37,9 @@ class SentenceBatches(BlockBatches):
         task_rows: int = 0,
     ) -> None:
         self.articles = len(documents) - task_rows
-        ids = tokenizer.get_vocab()
-        self.cls, self.sep = (np.array([ids[name]], np.int32) for name in ("[CLS]", "[SEP]"))
+        marks = marks_of(tokenizer)
+        self.cls, self.sep = (np.array([mark], np.int32) for mark in (marks.start, marks.end))
+        self.second = int(marks.segments)  # the segment of a row's second sentence
         super().__init__(documents, seed, batch, max_length, shard)
 
     def draw(self, rng: np.random.Generator, count: int | None, among: np.ndarray | None = None) -> np.ndarray:
@@ -83,15 +85,15 @@ class SentenceBatches(BlockBatches):
 
     def lengths(self, rows: np.ndarray) -> np.ndarray:
         first, second = rows[:, 1] - rows[:, 0], rows[:, 3] - rows[:, 2]
-        found: np.ndarray = first + 2 + np.where(second > 0, second + 1, 0)
-        return found
+        lengths: np.ndarray = first + 2 + np.where(second > 0, second + 1, 0)
+        return lengths
 
     def batch_of(self, rows: np.ndarray, seed: int) -> Batch:
         """The rows, padded; nothing is masked, so the seed is not used."""
         return pad([self._join(*row) for row in rows.tolist()])
 
     def fixed(self, count: int) -> list[Batch]:
-        """As ever, but short rows together: little padding."""
+        """As in the base class, but short rows together: little padding."""
         rows = self.draw(np.random.default_rng(step_seed(self.seed, 0, f"fixed {self.purpose}")), count)
         rows = rows[np.argsort(self.lengths(rows), kind="stable")]
         return [self.batch_of(rows[i : i + self.batch], 0) for i in range(0, len(rows), self.batch)]
@@ -102,5 +104,5 @@ class SentenceBatches(BlockBatches):
         types = [0] * (b - a + 2)
         if d > c:
             parts += [ids[c:d], self.sep]
-            types += [1] * (d - c + 1)
+            types += [self.second] * (d - c + 1)
         return np.concatenate(parts), np.array(types, np.int8)

@@ -1,4 +1,7 @@
-"""A generated micro-world of short texts: eight GLUE tasks, a corpus and pairs of texts, true by construction."""
+"""A generated micro-world of short texts: eight GLUE tasks, a corpus and text pairs, true by construction.
+
+It makes its texts from a seed and imports nothing outside this folder.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from spikelm.data.microworld.documents import document
-from spikelm.data.microworld.seq2seq import SEQ2SEQ_ROWS, SEQ2SEQ_TASKS, SEQ2SEQ_VERSION, seq2seq
-from spikelm.data.microworld.splits import MAKERS, PAIRS, make_rows
+from spikelm.data.microworld.corpus import document
+from spikelm.data.microworld.glue_rows import MAKERS, TWO_TEXT_TASKS, make_rows
+from spikelm.data.microworld.text_pair_rows import SEQ2SEQ_ROWS, SEQ2SEQ_TASKS, SEQ2SEQ_VERSION, seq2seq
 
 VERSION: int = 2  # of the corpus and of single sentences
-PAIRS_VERSION: int = 3  # of the tasks of two sentences
-MNLI_VERSION: int = 4  # of MNLI: training and matched rows are those of version 3 of the pairs
+TWO_TEXTS_VERSION: int = 3  # of the tasks of two texts
+MNLI_VERSION: int = 4  # of MNLI: training and matched rows are those of version 3
 TASKS: tuple[str, ...] = tuple(MAKERS)
 
 _TRAIN = {
@@ -45,7 +48,7 @@ def version_of(task: str) -> int:
 
 def _drawn(task: str) -> int:
     """The version that its rows are drawn with."""
-    return PAIRS_VERSION if task in PAIRS else VERSION
+    return TWO_TEXTS_VERSION if task in TWO_TEXT_TASKS else VERSION
 
 
 def _seed(seed: int, task: str = "") -> str:
@@ -59,8 +62,7 @@ def glue(task: str, seed: int = 0, rows: Mapping[str, int] | None = None) -> dic
     counts = {**DEFAULT_ROWS[task], **(rows or {})}
     unknown = sorted(set(counts) - set(DEFAULT_ROWS[task]))
     if unknown:
-        known = ", ".join(DEFAULT_ROWS[task])
-        raise ValueError(f"microworld {task} has no split {unknown[0]!r}; it has {known}")
+        raise ValueError(f"microworld {task} has no split {unknown[0]!r}; it has {', '.join(DEFAULT_ROWS[task])}")
     return {split: make_rows(task, split, count, _seed(seed, task)) for split, count in counts.items()}
 
 
@@ -72,11 +74,11 @@ def documents(count: int, seed: int = 0) -> list[list[str]]:
 __all__ = [
     "DEFAULT_ROWS",
     "MNLI_VERSION",
-    "PAIRS_VERSION",
     "SEQ2SEQ_ROWS",
     "SEQ2SEQ_TASKS",
     "SEQ2SEQ_VERSION",
     "TASKS",
+    "TWO_TEXTS_VERSION",
     "VERSION",
     "documents",
     "glue",

@@ -22,8 +22,8 @@ def person_part(rng: random.Random) -> Story:
     """What somebody did; the other one is not introduced, so no highlight may need that trade."""
     hero, other = cast(rng)
     events = [event for event in EVENTS.values() if not any("{role2}" in summary for _, summary in event.endings)]
-    found = happening(rng, rng.choice(events), hero, other)
-    return Story([introduced(rng, hero), *found.sentences], found.summary.replace(f" from {hero.town}", ""))
+    event = happening(rng, rng.choice(events), hero, other)
+    return Story([introduced(rng, hero), *event.sentences], event.summary.replace(f" from {hero.town}", ""))
 
 
 def visitors_part(rng: random.Random) -> Story:
@@ -88,7 +88,7 @@ PARTS: tuple[Callable[[random.Random], Story], ...] = (visitors_part, council_pa
 
 
 def digest(rng: random.Random) -> tuple[str, str]:
-    """A document of about 110 words, and three highlights in its order, one a line."""
+    """A document of about 110 words, and three highlights in its order, one per line."""
     parts = [person_part(rng), *(part(rng) for part in rng.sample(PARTS, 2))]
     rng.shuffle(parts)
     town = rng.choice(TOWNS)

@@ -25,8 +25,12 @@ EVENTS: dict[str, Event] = {
     "rescue": Event(
         slots={
             "animal": (
-                *(("a puppy", "a dog"), ("a kitten", "a cat"), ("a foal", "a horse")),
-                *(("a calf", "a cow"), ("a lamb", "a sheep"), ("a duckling", "a duck")),
+                ("a puppy", "a dog"),
+                ("a kitten", "a cat"),
+                ("a foal", "a horse"),
+                ("a calf", "a cow"),
+                ("a lamb", "a sheep"),
+                ("a duckling", "a duck"),
             ),
             "water": _same("the river", "the canal", "a deep well", "the harbour", "a frozen lake"),
         },
@@ -54,8 +58,12 @@ EVENTS: dict[str, Event] = {
     "theft": Event(
         slots={
             "goods": (
-                *(("gold rings", "jewellery"), ("silver necklaces", "jewellery"), ("violins", "instruments")),
-                *(("flutes", "instruments"), ("laptops", "computers"), ("oil portraits", "paintings")),
+                ("gold rings", "jewellery"),
+                ("silver necklaces", "jewellery"),
+                ("violins", "instruments"),
+                ("flutes", "instruments"),
+                ("laptops", "computers"),
+                ("oil portraits", "paintings"),
             ),
             "place": _same("museum", "hotel", "theatre", "church", "bank"),
         },
@@ -89,8 +97,12 @@ EVENTS: dict[str, Event] = {
     "contest": Event(
         slots={
             "entry": (
-                *(("a cherry cake", "baking"), ("an apple tart", "baking"), ("a slow waltz", "dance")),
-                *(("a wild tango", "dance"), ("a giant pumpkin", "vegetable"), ("a huge cabbage", "vegetable")),
+                ("a cherry cake", "baking"),
+                ("an apple tart", "baking"),
+                ("a slow waltz", "dance"),
+                ("a wild tango", "dance"),
+                ("a giant pumpkin", "vegetable"),
+                ("a huge cabbage", "vegetable"),
             ),
             "fair": _same("the spring fair", "the summer fair", "the harvest festival", "the winter market"),
         },

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 
 from spikelm.data.microworld.lexicon import COLOURS, NUMBERS, VERBS, Genre, plural
-from spikelm.data.microworld.sentences import statement
+from spikelm.data.microworld.wording import statement
 from spikelm.data.microworld.world import sample_fact
 
 Pair = tuple[str, str]

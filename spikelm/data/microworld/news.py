@@ -5,12 +5,44 @@ from __future__ import annotations
 MEN: tuple[str, ...] = ("Adam", "Carl", "David", "Felix", "Henry", "Jonas", "Karim", "Liam", "Nico", "Oscar")
 WOMEN: tuple[str, ...] = ("Alice", "Bianca", "Clara", "Diana", "Elsa", "Fiona", "Greta", "Helen", "Julia", "Nora")
 SURNAMES: tuple[str, ...] = (
-    *("Adler", "Brook", "Costa", "Dumont", "Ekman", "Farrow", "Grant", "Hale", "Jansen", "Keller"),
-    *("Lund", "Moss", "Novak", "Olsen", "Petrov", "Quinn", "Rossi", "Silva", "Turner", "Weber"),
+    "Adler",
+    "Brook",
+    "Costa",
+    "Dumont",
+    "Ekman",
+    "Farrow",
+    "Grant",
+    "Hale",
+    "Jansen",
+    "Keller",
+    "Lund",
+    "Moss",
+    "Novak",
+    "Olsen",
+    "Petrov",
+    "Quinn",
+    "Rossi",
+    "Silva",
+    "Turner",
+    "Weber",
 )
 TOWNS: tuple[str, ...] = (
-    *("Aldmoor", "Brinley", "Castow", "Denholt", "Elmsby", "Farlow", "Garwick", "Holmere"),
-    *("Kelton", "Lowdale", "Marbeck", "Norcott", "Penfold", "Ravenby", "Selwick", "Tarnley"),
+    "Aldmoor",
+    "Brinley",
+    "Castow",
+    "Denholt",
+    "Elmsby",
+    "Farlow",
+    "Garwick",
+    "Holmere",
+    "Kelton",
+    "Lowdale",
+    "Marbeck",
+    "Norcott",
+    "Penfold",
+    "Ravenby",
+    "Selwick",
+    "Tarnley",
 )
 #: trade -> how it is told without its name
 TRADES: dict[str, str] = {

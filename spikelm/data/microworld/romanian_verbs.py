@@ -75,8 +75,16 @@ def _verb(line: str) -> Verb:
     base, past, ing, particle = [*english, ""][:4]
     third = _THIRD.get(base, f"{base}s")
     return Verb(
-        *(base, third, past, "" if ing == "-" else ing, particle),
-        *(infinitive[-1], tuple(present), participle[0], subjunctive[0], infinitive[0] == "se"),
+        base,
+        third,
+        past,
+        "" if ing == "-" else ing,
+        particle,
+        infinitive[-1],
+        tuple(present),
+        participle[0],
+        subjunctive[0],
+        infinitive[0] == "se",
     )
 
 

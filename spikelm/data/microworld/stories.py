@@ -64,9 +64,17 @@ def happening(rng: random.Random, event: Event, hero: Actor, other: Actor) -> St
     he, him, his = hero.pronouns
     at = sorted(rng.sample(range(len(VOTES)), 2))
     words = {
-        **{"hero": hero.surname, "other": other.surname, "he": he, "He": he.capitalize(), "him": him, "his": his},
-        **{"him2": other.pronouns[1], "month": rng.choice(MONTHS), "number": rng.choice(SMALL_NUMBERS)},
-        **{"more": VOTES[at[0]], "fewer": VOTES[at[1]]},
+        "hero": hero.surname,
+        "other": other.surname,
+        "he": he,
+        "He": he.capitalize(),
+        "him": him,
+        "his": his,
+        "him2": other.pronouns[1],
+        "month": rng.choice(MONTHS),
+        "number": rng.choice(SMALL_NUMBERS),
+        "more": VOTES[at[0]],
+        "fewer": VOTES[at[1]],
     }
     summed = {"role": hero.trade, "town": hero.town, "role2": other.trade}
     for slot, options in event.slots.items():
@@ -79,9 +87,9 @@ def happening(rng: random.Random, event: Event, hero: Actor, other: Actor) -> St
 def story(rng: random.Random) -> tuple[str, str]:
     """A document of about 60 words and its summary; who, what, where and how it ended stand in different sentences."""
     hero, other = cast(rng)
-    found = happening(rng, EVENTS[rng.choice(tuple(EVENTS))], hero, other)
+    event = happening(rng, EVENTS[rng.choice(tuple(EVENTS))], hero, other)
     people = [introduced(rng, actor) for actor in (hero, other)]
     rng.shuffle(people)
     remark = [rng.choice(REMARKS)] if rng.random() < 0.6 else []
     opening = rng.choice(OPENINGS).format(day=rng.choice(DAYS))
-    return " ".join([opening, *people, *found.sentences[:-1], *remark, found.sentences[-1]]), found.summary
+    return " ".join([opening, *people, *event.sentences[:-1], *remark, event.sentences[-1]]), event.summary

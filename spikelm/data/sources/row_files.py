@@ -1,4 +1,4 @@
-"""Labelled rows in files: TSV, CSV, JSONL and Parquet, each row with the place it was read from."""
+"""Rows in files: TSV, CSV, JSONL and Parquet, each row with the place it was read from."""
 
 from __future__ import annotations
 
@@ -23,15 +23,20 @@ class Layout:
     nested: str = ""  # a column that may hold the others: {"translation": {"en": ..., "ro": ...}}
 
 
+def column_names(columns: Sequence[str], file_columns: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """For each column the names it may have in a file: the one that is said to be the file's first, then its own."""
+    return {name: tuple(dict.fromkeys((file_columns.get(name, name), name))) for name in columns}
+
+
 @dataclass
-class Table:
+class FileRows:
     """The wanted columns of a file's rows, each with its place for errors; how many rows were left out."""
 
     rows: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     skipped: int = 0
 
 
-def lines(path: Path, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
     """Numbered lines, cut at line feeds alone (other separators are text); a line that is not UTF-8 is named."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
@@ -44,7 +49,7 @@ def lines(path: Path, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
             yield number, line if keep_ends else line.removesuffix("\n").removesuffix("\r")
 
 
-def read_table(path: Path, layout: Layout) -> Table:
+def read_rows(path: Path, layout: Layout) -> FileRows:
     """All rows of a file by its ending; errors name file, line and what was expected."""
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty")
@@ -56,12 +61,12 @@ def read_table(path: Path, layout: Layout) -> Table:
 
 def _pick(names: Sequence[str], layout: Layout) -> dict[str, str] | None:
     """Wanted column -> its name in the file, or None when one is missing."""
-    found = {
+    picked = {
         column: name
         for column, options in layout.columns.items()
         if (name := next((option for option in options if option in names), None)) is not None
     }
-    return found if len(found) == len(layout.columns) else None
+    return picked if len(picked) == len(layout.columns) else None
 
 
 def _flat(record: Mapping[str, Any], layout: Layout) -> Mapping[str, Any]:
@@ -71,16 +76,16 @@ def _flat(record: Mapping[str, Any], layout: Layout) -> Mapping[str, Any]:
 
 def _missing(where: str, names: Sequence[str], layout: Layout) -> DataError:
     lacking = [" or ".join(map(repr, o)) for o in layout.columns.values() if not set(o) & set(names)]
-    there = ", ".join(repr(name if len(name) <= 40 else f"{name[:37]}...") for name in names)
-    return DataError(f"{where}: no column {', '.join(lacking)}; the columns are {there}")
+    held = ", ".join(repr(name if len(name) <= 40 else f"{name[:37]}...") for name in names)
+    return DataError(f"{where}: no column {', '.join(lacking)}; the columns are {held}")
 
 
-def _from_fields(path: Path, header: Sequence[str], rows: Iterator[tuple[int, list[str]]], layout: Layout) -> Table:
+def _from_fields(path: Path, header: Sequence[str], rows: Iterator[tuple[int, list[str]]], layout: Layout) -> FileRows:
     picked = _pick(header, layout)
     if picked is None:
         raise _missing(f"{path} line 1", header, layout)
     positions = {column: list(header).index(name) for column, name in picked.items()}
-    table = Table()
+    table = FileRows()
     for number, fields in rows:
         if len(fields) == len(header):
             row = {column: fields[position] for column, position in positions.items()}
@@ -92,9 +97,9 @@ def _from_fields(path: Path, header: Sequence[str], rows: Iterator[tuple[int, li
     return table
 
 
-def _tsv(path: Path, layout: Layout) -> Table:
+def _tsv(path: Path, layout: Layout) -> FileRows:
     """Tabs separate, nothing quotes: the official files hold stray quotes that are text."""
-    rows = ((number, line.split("\t")) for number, line in lines(path) if line)
+    rows = ((number, line.split("\t")) for number, line in numbered_lines(path) if line)
     first = next(rows, (1, [""]))
     header = first[1]
     if _pick(header, layout) is None and layout.headerless and len(header) == len(layout.headerless):
@@ -102,8 +107,8 @@ def _tsv(path: Path, layout: Layout) -> Table:
     return _from_fields(path, header, rows, layout)
 
 
-def _csv(path: Path, layout: Layout) -> Table:
-    reader = csv.reader((line for _, line in lines(path, keep_ends=True)), strict=True)
+def _csv(path: Path, layout: Layout) -> FileRows:
+    reader = csv.reader((line for _, line in numbered_lines(path, keep_ends=True)), strict=True)
     try:
         header = next(reader, [""])
         return _from_fields(path, header, ((reader.line_num, fields) for fields in reader if fields), layout)
@@ -111,9 +116,9 @@ def _csv(path: Path, layout: Layout) -> Table:
         raise DataError(f"{path} line {reader.line_num}: not CSV ({error})") from error
 
 
-def _jsonl(path: Path, layout: Layout) -> Table:
-    table = Table()
-    for number, line in lines(path):
+def _jsonl(path: Path, layout: Layout) -> FileRows:
+    table = FileRows()
+    for number, line in numbered_lines(path):
         if not line.strip():
             continue
         where = f"{path} line {number}"
@@ -136,9 +141,9 @@ def _jsonl(path: Path, layout: Layout) -> Table:
     return table
 
 
-def from_records(path: Path, records: Iterable[Mapping[str, Any]], layout: Layout) -> Table:
+def rows_from_records(path: Path, records: Iterable[Mapping[str, Any]], layout: Layout) -> FileRows:
     """The wanted columns of rows that have no lines to be named by."""
-    table = Table()
+    table = FileRows()
     for index, outer in enumerate(records):
         record = _flat(outer, layout)
         picked = _pick(list(record), layout)
@@ -148,7 +153,7 @@ def from_records(path: Path, records: Iterable[Mapping[str, Any]], layout: Layou
     return table
 
 
-def _parquet(path: Path, layout: Layout) -> Table:
+def _parquet(path: Path, layout: Layout) -> FileRows:
     import pyarrow
     from pyarrow import parquet
 
@@ -161,10 +166,10 @@ def _parquet(path: Path, layout: Layout) -> Table:
             records = file.read(columns=list(picked.values())).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path} is not a Parquet file: {str(error).splitlines()[0]}") from error
-    return from_records(path, records, layout)
+    return rows_from_records(path, records, layout)
 
 
-READERS: dict[str, Callable[[Path, Layout], Table]] = {
+READERS: dict[str, Callable[[Path, Layout], FileRows]] = {
     ".tsv": _tsv,
     ".jsonl": _jsonl,
     ".csv": _csv,

@@ -2,114 +2,123 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from spikelm.config.schema import SourceConfig, TaskConfig
-from spikelm.data import microworld
-from spikelm.data.sources.glue_files import local_rows, task_files
-from spikelm.data.sources.hub import hub_files, hub_table
+import numpy as np
+
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
+from spikelm.data.sources.embedded import embedded_rows
+from spikelm.data.sources.hub import hub_files, read_hub_rows, task_repository
+from spikelm.data.sources.loaded import LoadedText, content_hash, unofficial_counts
+from spikelm.data.sources.row_files import FileRows, Layout, column_names, read_rows
+from spikelm.data.sources.task_files import task_files, task_root
 from spikelm.errors import DataError
 
 Row = dict[str, Any]
-GLUE = "nyu-mll/glue"
 
 
-@dataclass(frozen=True)
-class Text:
-    """What was read: lists of rows (or streams of documents) by split, with the hash of their content."""
-
-    splits: dict[str, Any]
-    content_hash: str
-    warnings: tuple[str, ...] = ()  # for the user, not for the record
-    task_rows: int = 0  # of the training documents, those at the end that are rows of tasks
-
-    def record(self, source: SourceConfig) -> dict[str, Any]:
-        """The `source` entry of a result."""
-        rows = {split: len(items) for split, items in self.splits.items()}
-        return {"name": source.name, "rows": rows, "content_hash": self.content_hash}
-
-
-def content_hash(items: Iterable[Any]) -> str:
-    """sha256 over the items as JSON lines."""
-    digest = hashlib.sha256()
-    for item in items:
-        digest.update(json.dumps(item, sort_keys=True, ensure_ascii=False).encode() + b"\n")
-    return digest.hexdigest()
-
-
-def load_rows(task: TaskConfig, source: SourceConfig) -> Text:
+def load_rows(task: TaskConfig, source: SourceConfig) -> LoadedText:
     """Train and evaluated splits of a task, checked against its columns and labels."""
+    _refuse_numbered_labels(task)
     splits = ("train", *task.splits)
-    found: Mapping[str, list[Row]]
-    notes: list[str] = []
     if task.files or source.name == "local":
-        found, notes = local_rows(task, task_files(task, rows_root(task, source), splits))
+        rows, notes = _rows_of_files(task, task_files(task, task_root(task, source), splits), read_rows)
     elif source.name == "embedded":
-        found = _embedded_rows(task, source)
+        rows, notes = _embedded_rows(task, source), []
     else:
-        if not task.hub:
-            raise DataError(f"{task.name} has no name on the hub", "task.hub=NAME, or read it with source=local")
-        files = hub_files(source.glue or GLUE, task.hub, splits, source.revision, source.mirror)
-        found, notes = local_rows(task, files, hub_table)
-    rows = {split: list(found[split]) for split in splits}
-    notes += other_counts(task, rows) if task.files or source.name != "embedded" else []
-    for split, items in rows.items():
-        limit = source.train_rows if split == "train" else source.dev_rows
-        rows[split] = items[:limit]
-        check_rows(task, split, rows[split])
-    return Text(rows, content_hash([split, row] for split in splits for row in rows[split]), tuple(notes))
+        files = hub_files(task_repository(task, source), splits, source.mirror)
+        rows, notes = _rows_of_files(task, files, read_hub_rows)
+    for split in splits:
+        rows[split] = rows[split][: source.train_rows if split == "train" else source.dev_rows]
+        if not rows[split]:
+            raise DataError(f"{task.name} {split} has no rows")
+    return LoadedText(rows, content_hash([split, row] for split in splits for row in rows[split]), tuple(notes))
 
 
-def other_counts(task: TaskConfig, rows: Mapping[str, list[Row]]) -> list[str]:
-    """A line for each split that is not the published one."""
-    counts = {split: len(items) for split, items in rows.items()}
-    return [
-        f"{task.name} {split} has {counts[split]} rows, the official split has {official}: scores are not comparable"
-        for split, official in task.official_rows.items()
-        if split in counts and counts[split] != official
-    ]
+def _embedded_rows(task: TaskConfig, source: SourceConfig) -> dict[str, list[Row]]:
+    return {
+        split: _numbered(_checked(task, f"{task.name} {split} row {index}", row) for index, row in enumerate(rows))
+        for split, rows in embedded_rows(task, source).items()
+    }
 
 
-def local_root(source: SourceConfig) -> Path:
-    """The folder of a local source."""
-    if not source.root:
-        raise DataError("source=local needs source.root=DIR, the folder of the files")
-    return Path(source.root)
+def _rows_of_files(
+    task: TaskConfig, files: Mapping[str, list[Path]], read: Callable[[Path, Layout], FileRows]
+) -> tuple[dict[str, list[Row]], list[str]]:
+    """The rows of each split as the hub has GLUE's (columns, label ids, idx), and what to tell the user."""
+    layout = Layout(
+        columns=column_names((*task.columns, "label"), task.file_columns),
+        headerless=task.tsv_columns,
+        skip_broken=task.skip_broken,
+    )
+    rows: dict[str, list[Row]] = {}
+    notes: list[str] = []
+    for split, paths in files.items():
+        checked: list[Row] = []
+        for path in paths:
+            file_rows = read(path, layout)
+            if file_rows.skipped:
+                notes.append(f"{path}: {file_rows.skipped} rows with the wrong number of fields were left out")
+            checked += [_checked(task, where, record) for where, record in file_rows.rows]
+        rows[split] = _numbered(checked)
+    return rows, notes + unofficial_counts(task, rows)
 
 
-def rows_root(task: TaskConfig, source: SourceConfig) -> Path:
-    """Where the files of a task's rows are: its own folder, or the root of a local source."""
-    return Path(task.files) if task.files else local_root(source)
+def _numbered(rows: Iterable[Row]) -> list[Row]:
+    return [{**row, "idx": index} for index, row in enumerate(rows)]
 
 
-def check_rows(task: TaskConfig, split: str, rows: list[Row]) -> None:
-    """Columns and labels are what the task says; the error names split, row and expectation."""
-    if not rows:
-        raise DataError(f"{task.name} {split} has no rows")
-    for index, row in enumerate(rows):
-        where = f"{task.name} {split} row {index}"
-        for column in task.columns:
-            if not isinstance(row.get(column), str):
-                raise DataError(f"{where}: column {column!r} is not text (columns: {', '.join(row)})")
-        label = row.get("label")
-        if task.kind == "regression":
-            if not isinstance(label, int | float) or not 0 <= label <= 5:
-                raise DataError(f"{where}: label {label!r} is not a number from 0 to 5")
-        elif not isinstance(label, int) or not 0 <= label < len(task.labels):
-            raise DataError(f"{where}: label {label!r} is not one of 0 to {len(task.labels) - 1}")
+def _checked(task: TaskConfig, where: str, record: Mapping[str, Any]) -> Row:
+    """The texts and the label of a record, which are what the task says; the error names the record's place."""
+    for column in task.columns:
+        if not isinstance(record.get(column), str):
+            raise DataError(f"{where}: {column} is {record.get(column)!r}, expected text")
+    return {**{column: record[column] for column in task.columns}, "label": _label(task, where, record["label"])}
 
 
-def _embedded_rows(task: TaskConfig, source: SourceConfig) -> Mapping[str, list[Row]]:
-    name = task.name.removeprefix("glue/")
-    if name not in microworld.TASKS:
-        raise DataError(f"the embedded data has no task {task.name}; it has {', '.join(microworld.TASKS)}")
-    wanted = {"train": source.train_rows, **dict.fromkeys(task.splits, source.dev_rows)}
-    # A split's rows do not depend on their number, so fewer rows are the first of the full set: cheaper to make.
-    rows = {split: min(count, microworld.DEFAULT_ROWS[name][split]) for split, count in wanted.items() if count}
-    unused = {split: 0 for split in microworld.DEFAULT_ROWS[name] if split.startswith("test")}
-    return microworld.glue(name, seed=source.seed, rows={**rows, **unused})
+def _refuse_numbered_labels(task: TaskConfig) -> None:
+    """A name that is a number could be meant as another label's id: 1 of the labels 1 to 5, or of 0 to 4?"""
+    for index, name in enumerate(task.labels):
+        if not math.isnan(number := _number(name)) and number != index:
+            raise DataError(
+                f"task.labels has {name!r} for the id {index}: a file's {name} could be a name or an id",
+                "give the labels names that are no numbers",
+            )
+
+
+def _label(task: TaskConfig, where: str, value: Any) -> int | float:
+    """A label id from a number or a name; a score for a regression."""
+    if task.kind == "regression":
+        return _score(task, where, value)
+    if isinstance(value, str) and value in task.labels:
+        return list(task.labels).index(value)
+    number = _number(value)
+    if not number.is_integer() or not 0 <= number < len(task.labels):
+        valid = ", ".join(f"{index} ({name})" for index, name in enumerate(task.labels))
+        raise DataError(f"{where}: label {value!r} is not one of {valid}")
+    return int(number)
+
+
+def _score(task: TaskConfig, where: str, value: Any) -> float:
+    """A number of the task's range. One kept in single precision, as the hub's, is the decimal it was made from."""
+    lowest, highest = task.score_range or (-math.inf, math.inf)
+    score = _number(value)
+    if not math.isfinite(score) or not lowest <= score <= highest:
+        expected = f"a number from {lowest:g} to {highest:g}" if task.score_range else "a number"
+        raise DataError(f"{where}: label {value!r} is not {expected}")
+    single = np.float32(score)
+    return float(str(single)) if float(single) == score else score  # 3.8, not 3.799999952
+
+
+def _number(value: Any) -> float:
+    """The value as a number, not-a-number when it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return math.nan
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return math.nan

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from spikelm.data.sources.glue_files import listing, squeezed
-from spikelm.data.sources.row_files import lines
+from spikelm.data.sources.row_files import numbered_lines
 from spikelm.data.sources.streams import Documents
+from spikelm.data.sources.task_files import listing, squeezed
 from spikelm.errors import DataError
 
 ENDINGS = (".txt", ".tokens", ".raw")
@@ -108,7 +108,7 @@ def read_documents(path: Path) -> Iterator[list[str]]:
 def _marked(path: Path) -> Iterator[tuple[str, bool]]:
     """Stripped lines, each with whether it is a title: ` = Title = ` between blank lines; table rows are not."""
     before, current = "", None
-    for _, raw in chain(lines(path), [(0, "")]):
+    for _, raw in chain(numbered_lines(path), [(0, "")]):
         after = raw.strip()
         if current is not None:
             yield current, not before and not after and bool(_TITLE.fullmatch(current))
@@ -117,7 +117,7 @@ def _marked(path: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _articles(path: Path) -> Iterator[list[str]]:
-    """One document an article; heads are left out, as they are no sentences."""
+    """One document per article; heads are left out, as they are no sentences."""
     document: list[str] | None = None  # none before the first title
     for line, is_title in _marked(path):
         if is_title:
@@ -132,7 +132,7 @@ def _articles(path: Path) -> Iterator[list[str]]:
 
 def _blocks(path: Path) -> Iterator[list[str]]:
     document: list[str] = []
-    for _, raw in chain(lines(path), [(0, "")]):
+    for _, raw in chain(numbered_lines(path), [(0, "")]):
         if line := raw.strip():
             document += plain_sentences(line)
         elif document:

@@ -1,4 +1,4 @@
-"""Training rows of the GLUE tasks as text without labels: pairs that share words, which no article has."""
+"""Training rows of the GLUE tasks as text without labels: two sentences that share words, which no article has."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from spikelm.config.schema import SourceConfig, TaskConfig, config_dir
+from spikelm.config.paths import config_dir
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
-from spikelm.data.sources.glue_files import task_files, task_folder
-from spikelm.data.sources.rows import Text, content_hash, load_rows, local_root
+from spikelm.data.sources.loaded import LoadedText, content_hash
+from spikelm.data.sources.rows import load_rows
 from spikelm.data.sources.streams import Document, Documents
+from spikelm.data.sources.task_files import has_folder, local_root, task_files
 from spikelm.errors import DataError
 
 
-def with_task_text(text: Text, source: SourceConfig, limit: int) -> Text:
+def with_task_rows(text: LoadedText, source: SourceConfig, limit: int) -> LoadedText:
     """The text with the first `limit` training rows of each task behind it, each a document of one or two sentences.
 
     Rows that are evaluated are never read, and no label is kept.
@@ -29,22 +32,24 @@ def with_task_text(text: Text, source: SourceConfig, limit: int) -> Text:
         raise DataError("general.task_rows: the source has no GLUE task", "general.task_rows=null")
     articles = text.splits["train"]
     joined = Documents(partial(_joined, articles, rows), len(articles) + len(rows))
-    found = content_hash([text.content_hash, *rows])
-    return Text({**text.splits, "train": joined}, found, text.warnings, task_rows=len(rows))
+    content = content_hash([text.content_hash, *rows])
+    return LoadedText({**text.splits, "train": joined}, content, text.warnings, task_rows=len(rows))
 
 
 def other_rows(task: TaskConfig, source: SourceConfig, limit: int) -> list[Document]:
-    """The first `limit` training rows of every other task with as many sentences a row: text to ask a teacher about."""
+    """The first `limit` training rows of every other task with as many texts per row, to ask a teacher about."""
     others = [other for other in _tasks(source) if other.name != task.name]
     alike = [other for other in others if len(other.columns) == len(task.columns)]
     rows = [document for other in alike for document in _documents(other, source, limit)]
     rows = [document for document in rows if len(document) == len(task.columns)]
     if not rows:
-        raise DataError(f"distill.task_rows: the source has no other task like {task.name}", "distill.task_rows=0")
+        raise DataError(
+            f"distill.rows.other_tasks: the source has no other task like {task.name}", "distill.rows.other_tasks=0"
+        )
     return rows
 
 
-def row_files(source: SourceConfig, limit: int) -> tuple[list[list[Path]], dict[str, Any]]:
+def unlabelled_row_files(source: SourceConfig, limit: int) -> tuple[list[list[Path]], dict[str, Any]]:
     """The local files that these rows are read from, and how they are read."""
     root, tasks = local_root(source), _tasks(source)
     files = [files for task in tasks for files in task_files(task, root, ("train",)).values()]
@@ -58,31 +63,21 @@ def _joined(articles: Documents, rows: list[Document]) -> Iterator[Document]:
 def _tasks(source: SourceConfig) -> list[TaskConfig]:
     """The GLUE tasks that the source has."""
     if source.name == "embedded":
-        return [task for task in _glue() if task.name.removeprefix("glue/") in microworld.TASKS]
-    return [task for task in _glue() if source.name != "local" or _has(source, task)]
+        return [task for task in _glue_tasks() if task.name.removeprefix("glue/") in microworld.TASKS]
+    return [task for task in _glue_tasks() if source.name != "local" or has_folder(local_root(source), task)]
 
 
 @cache
-def _glue() -> tuple[TaskConfig, ...]:
+def _glue_tasks() -> tuple[TaskConfig, ...]:
     """The tasks of conf/task/glue, which nobody changes."""
-    found = []
+    tasks = []
     for path in sorted((config_dir() / "task" / "glue").glob("*.yaml")):
         task: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), OmegaConf.load(path)))
-        found.append(task)
-    return tuple(found)
-
-
-def _has(source: SourceConfig, task: TaskConfig) -> bool:
-    try:
-        task_folder(local_root(source), task)
-    except DataError as error:
-        if "more than one folder" in str(error):
-            raise
-        return False
-    return True
+        tasks.append(task)
+    return tuple(tasks)
 
 
 def _documents(task: TaskConfig, source: SourceConfig, limit: int) -> list[Document]:
-    found = load_rows(replace(task, splits={}), replace(source, train_rows=limit)).splits["train"]
-    documents = ([row[column] for column in task.columns if row[column].strip()] for row in found)
+    rows = load_rows(replace(task, splits={}), replace(source, train_rows=limit)).splits["train"]
+    documents = ([row[column] for column in task.columns if row[column].strip()] for row in rows)
     return [document for document in documents if document]

@@ -1,4 +1,4 @@
-"""The tokenizer of pairs of texts: BART's or mBART's special tokens around a source and around a target."""
+"""The tokenizer of text pairs, a byte-level BPE: BART's or mBART's special tokens around a source and a target."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from spikelm.catalog.checkpoint_files import weights_folder
-from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
-from spikelm.data.sources.content_hash import tokenizer_file
-from spikelm.data.sources.rows import Text
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.sources.source_identity import tokenizer_file
 from spikelm.data.tokens.tokenizer import trained_once
 from spikelm.errors import ConfigError, DataError
 
@@ -24,7 +26,7 @@ Frame = tuple[tuple[int, ...], tuple[int, ...]]  # ids before and after a text
 
 
 @dataclass(frozen=True)
-class PairTokenizer:
+class TextPairTokenizer:
     """Texts to ids and back. BART: <s> x </s>, both sides; mBART: x </s> en_XX and y </s> ro_RO."""
 
     tokenizer: Tokenizer
@@ -39,19 +41,19 @@ class PairTokenizer:
     def vocab_size(self) -> int:
         return int(self.tokenizer.get_vocab_size())
 
-    def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+    def encode_sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Each source in its frame, the text cut so that both fit."""
         return self._encode(texts, self.source_frame, max_length)
 
-    def targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+    def encode_targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Each target in its frame: the labels."""
         return self._encode(texts, self.target_frame, max_length)
 
     def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
         """Texts without special tokens; negative ids (labels that do not count) are left out."""
         cleaned = [[int(id) for id in row if id >= 0] for row in rows]
-        found: list[str] = self.tokenizer.decode_batch(cleaned, skip_special_tokens=True)
-        return found
+        texts: list[str] = self.tokenizer.decode_batch(cleaned, skip_special_tokens=True)
+        return texts
 
     def _encode(self, texts: Sequence[str], frame: Frame, max_length: int) -> list[list[int]]:
         before, after = frame
@@ -60,20 +62,20 @@ class PairTokenizer:
         return [[*before, *encoding.ids[:room], *after] for encoding in encodings]
 
 
-def pair_tokenizer(tokenizer: Tokenizer, languages: Sequence[str] = ()) -> PairTokenizer:
+def text_pair_tokenizer(tokenizer: Tokenizer, languages: Sequence[str] = ()) -> TextPairTokenizer:
     """BART's way around a tokenizer, or mBART's where it knows the languages."""
-    known: dict[str, int] = tokenizer.get_vocab()
-    missing = [name for name in ("<s>", "<pad>", "</s>") if name not in known]
+    ids: dict[str, int] = tokenizer.get_vocab()
+    missing = [name for name in ("<s>", "<pad>", "</s>") if name not in ids]
     if missing:
         raise DataError(f"the tokenizer is neither BART's nor mBART's: it lacks {', '.join(missing)}")
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    bos, pad, eos = (known[name] for name in ("<s>", "<pad>", "</s>"))
-    if languages and all(code in known for code in languages):
-        source, target = (((), (eos, known[code])) for code in languages)
-        return PairTokenizer(tokenizer, source, target, bos, pad, eos, decoder_start=known[languages[1]])
+    bos, pad, eos = (ids[name] for name in ("<s>", "<pad>", "</s>"))
+    if languages and all(code in ids for code in languages):
+        source, target = (((), (eos, ids[code])) for code in languages)
+        return TextPairTokenizer(tokenizer, source, target, bos, pad, eos, decoder_start=ids[languages[1]])
     frame = ((bos,), (eos,))
-    return PairTokenizer(tokenizer, frame, frame, bos, pad, eos, decoder_start=eos)
+    return TextPairTokenizer(tokenizer, frame, frame, bos, pad, eos, decoder_start=eos)
 
 
 def train_bpe(texts: Iterable[str], vocab_size: int, languages: Sequence[str] = ()) -> Tokenizer:
@@ -96,26 +98,27 @@ def train_bpe(texts: Iterable[str], vocab_size: int, languages: Sequence[str] = 
     return tokenizer
 
 
-def load_pair_tokenizer(
-    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: Text, cache: Path
-) -> PairTokenizer:
+def load_text_pair_tokenizer(
+    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: LoadedText, cache: Path
+) -> TextPairTokenizer:
     """The backbone's own, a tokenizer.json of the user's, or one trained on both sides of the task's training rows."""
     if backbone.path:
-        return pair_tokenizer(tokenizer_of_weights(backbone.path), task.languages)
+        return text_pair_tokenizer(tokenizer_of_weights(backbone.path), task.languages)
     if source.tokenizer:
-        return pair_tokenizer(Tokenizer.from_file(str(tokenizer_file(source.tokenizer))), task.languages)
+        return text_pair_tokenizer(Tokenizer.from_file(str(tokenizer_file(source.tokenizer))), task.languages)
     own = task.name.rpartition("/")[2]
     if source.name == "embedded":  # the same for any number of rows trained on
         name = f"bpe-{own}-v{microworld.SEQ2SEQ_VERSION}-seed{source.seed}-{backbone.vocab}"
     else:
         name = f"bpe-{own}-{text.content_hash[:16]}-{backbone.vocab}"
-    return pair_tokenizer(
-        trained_once(cache, name, lambda: train_bpe(texts_of(task, source, text), backbone.vocab, task.languages)),
-        task.languages,
-    )
+
+    def train() -> Tokenizer:
+        return train_bpe(tokenizer_texts(task, source, text), backbone.vocab, task.languages)
+
+    return text_pair_tokenizer(trained_once(cache, name, train), task.languages)
 
 
-def texts_of(task: TaskConfig, source: SourceConfig, text: Text) -> list[str]:
+def tokenizer_texts(task: TaskConfig, source: SourceConfig, text: LoadedText) -> list[str]:
     """Both sides of the training rows that a tokenizer is trained on: of the micro-world all, however few are read."""
     rows = text.splits["train"][:TOKENIZER_ROWS]
     if source.name == "embedded":

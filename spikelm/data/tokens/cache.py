@@ -13,15 +13,15 @@ import numpy as np
 from filelock import FileLock
 from tokenizers import Tokenizer
 
-from spikelm.config.schema import TaskConfig
-from spikelm.data.sources.rows import Text
+from spikelm.config.settings.task import TaskConfig
+from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.streams import chunks
-from spikelm.data.tokens.bpe import PairTokenizer
-from spikelm.data.tokens.encode import Encoded, encode_documents, encode_rows
-from spikelm.data.tokens.encode_pairs import EncodedPairs, encode_pairs
+from spikelm.data.tokens.bpe import TextPairTokenizer
+from spikelm.data.tokens.encode import EncodedRows, EncodedTextPairs, encode_documents, encode_rows, encode_text_pairs
 from spikelm.data.tokens.packed import PackedDocuments, write_documents
+from spikelm.machine.disk import disk_errors
 from spikelm.store.checksums import seal_folder, whole_folder
-from spikelm.store.records import digest, disk_errors
+from spikelm.store.hashing import digest
 
 ENCODING = 1  # raise when the same text and settings no longer give the same arrays
 CHUNK = 64  # documents tokenised at a time
@@ -29,8 +29,8 @@ Arrays = dict[str, np.ndarray]
 
 
 def encoded_rows(
-    text: Text, split: str, task: TaskConfig, tokenizer: Tokenizer, max_length: int, cache: Path
-) -> Encoded:
+    text: LoadedText, split: str, task: TaskConfig, tokenizer: Tokenizer, max_length: int, cache: Path
+) -> EncodedRows:
     """The rows of a split as `encode_rows` gives them."""
 
     def make() -> Arrays:
@@ -38,26 +38,27 @@ def encoded_rows(
         return {"ids": rows.ids, "types": rows.types, "offsets": rows.offsets, "labels": rows.labels}
 
     settings = {"columns": list(task.columns), "kind": task.kind, "max_length": max_length}
-    return Encoded(**_arrays(_folder(cache, text, split, tokenizer, settings), make))
+    return EncodedRows(**_arrays(_folder(cache, text, split, tokenizer, settings), make))
 
 
-def encoded_pairs(text: Text, split: str, task: TaskConfig, tokenizer: PairTokenizer, cache: Path) -> EncodedPairs:
-    """The pairs of a split as `encode_pairs` gives them."""
+def encoded_text_pairs(
+    text: LoadedText, split: str, task: TaskConfig, tokenizer: TextPairTokenizer, cache: Path
+) -> EncodedTextPairs:
+    """The text pairs of a split as `encode_text_pairs` gives them."""
     settings = {
         "columns": list(task.columns),
         "lengths": [task.source_length, task.target_length],
         "frames": [tokenizer.source_frame, tokenizer.target_frame],
     }
     folder = _folder(cache, text, split, tokenizer.tokenizer, settings)
-    found = _arrays(folder, lambda: vars(encode_pairs(task, text.splits[split], tokenizer)))
-    return EncodedPairs(**found)
+    return EncodedTextPairs(**_arrays(folder, lambda: vars(encode_text_pairs(task, text.splits[split], tokenizer))))
 
 
-def encoded_documents(text: Text, split: str, tokenizer: Tokenizer, cache: Path) -> PackedDocuments:
+def encoded_documents(text: LoadedText, split: str, tokenizer: Tokenizer, cache: Path) -> PackedDocuments:
     """The documents of a split as `encode_documents` gives them, tokenised as they are read."""
 
     def write(folder: Path) -> None:
-        write_documents(folder, (encode_documents(some, tokenizer) for some in chunks(text.splits[split], CHUNK)))
+        write_documents(folder, (encode_documents(chunk, tokenizer) for chunk in chunks(text.splits[split], CHUNK)))
 
     folder = _folder(cache, text, split, tokenizer, {"documents": True})
     if not whole_folder(folder):
@@ -69,7 +70,7 @@ def encoded_documents(text: Text, split: str, tokenizer: Tokenizer, cache: Path)
     return PackedDocuments.open(folder)
 
 
-def _folder(cache: Path, text: Text, split: str, tokenizer: Tokenizer, settings: dict[str, Any]) -> Path:
+def _folder(cache: Path, text: LoadedText, split: str, tokenizer: Tokenizer, settings: dict[str, Any]) -> Path:
     tokenizer.no_truncation()  # set anew for each encoding, so no part of what the tokenizer is
     tokenizer.no_padding()
     pieces = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()

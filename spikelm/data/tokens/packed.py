@@ -51,8 +51,8 @@ class PackedDocuments(Sequence[list[np.ndarray]]):
 
     def bounds(self, index: int) -> list[int]:
         """Where the sentences of a document start, and where the last one ends."""
-        found: list[int] = self.sentences[self.documents[index] : self.documents[index + 1] + 1].tolist()
-        return found
+        bounds: list[int] = self.sentences[self.documents[index] : self.documents[index + 1] + 1].tolist()
+        return bounds
 
     def __reduce__(self) -> tuple[Any, ...]:
         """By name for a worker that is started anew: it maps the same files instead of being sent their content."""
@@ -72,8 +72,8 @@ def write_documents(folder: Path, chunks: Iterator[Sequence[Sequence[np.ndarray]
         ids = stack.enter_context(_Growing(folder / "ids.npy", np.int32))
         sentences = stack.enter_context(_Growing(folder / "sentences.npy", np.int64))
         documents = stack.enter_context(_Growing(folder / "documents.npy", np.int64))
-        for some in (sentences, documents):
-            some.append(np.zeros(1, np.int64))
+        for array in (sentences, documents):
+            array.append(np.zeros(1, np.int64))
         for chunk in chunks:
             packed = PackedDocuments.of(chunk)
             sentences.append(packed.sentences[1:] + ids.length)

@@ -11,17 +11,19 @@ from filelock import FileLock
 from tokenizers import Tokenizer
 
 from spikelm.catalog.checkpoint_files import weights_folder
-from spikelm.config.schema import BackboneConfig, SourceConfig
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.source import SourceConfig
 from spikelm.data import microworld
-from spikelm.data.sources.content_hash import vocab_file
 from spikelm.data.sources.documents import documents_hash, load_documents
-from spikelm.data.sources.row_files import lines
+from spikelm.data.sources.row_files import numbered_lines
+from spikelm.data.sources.source_identity import vocab_file
 from spikelm.data.sources.streams import Stream
 from spikelm.data.sources.text_files import UNKNOWN
 from spikelm.data.tokens.wordpiece import SPECIAL_TOKENS, train_wordpiece, wordpiece
 from spikelm.errors import DataError
+from spikelm.machine.disk import disk_errors
+from spikelm.store.atomic import write_atomic
 from spikelm.store.checksums import broken_seal, seal
-from spikelm.store.records import disk_errors, write_atomic
 
 _log = logging.getLogger(__name__)
 HUB_TOKENIZER = "google-bert/bert-base-uncased"
@@ -99,9 +101,9 @@ def _local_texts(source: SourceConfig, cache: Path) -> Iterable[str]:
 
 
 def read_vocab(path: Path) -> Tokenizer:
-    """A BERT WordPiece from its vocab.txt, one piece a line; lower-cased when no piece has a capital."""
+    """A BERT WordPiece from its vocab.txt, one piece per line; lower-cased when no piece has a capital."""
     vocabulary: dict[str, int] = {}
-    for number, piece in lines(path):
+    for number, piece in numbered_lines(path):
         if piece in vocabulary:
             raise DataError(f"{path} line {number}: {piece!r} is there twice, first on line {vocabulary[piece] + 1}")
         vocabulary[piece] = number - 1

@@ -67,12 +67,13 @@ def wordpiece(vocabulary: dict[str, int], lowercase: bool = True) -> Tokenizer:
     return tokenizer
 
 
-def fast_tokenizer(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
-    """The same tokenizer as transformers' models take it."""
+def fast_tokenizer(tokenizer: Tokenizer, max_length: int) -> PreTrainedTokenizerFast:
+    """The same tokenizer as transformers' models take it, saved beside an exported model."""
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
+        model_max_length=max_length,
         pad_token="[PAD]",
         unk_token="[UNK]",
         cls_token="[CLS]",

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from spikelm.neurons.kernels.arctan import wide
+from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.compiled import CompiledClip
 from spikelm.neurons.kernels.packing import (
     Packed,
@@ -35,25 +34,7 @@ from spikelm.neurons.kernels.packing import (
     put_levels,
     put_mask,
 )
-
-
-@dataclass(frozen=True)
-class ClipRule:
-    """How a clip-family neuron fires and resets; see the module's equations."""
-
-    bidirectional: bool
-    fire: Literal["round", "above", "reach"]  # |q| > 1/2, |q| > 1, q >= 1 (unidirectional only)
-    beta: float  # 0 = no memory between time steps
-    scaled: bool  # gain_t = beta * a_t (the released reset) or beta
-    symmetric: bool  # reset by 1 - |f| instead of 1 - f
-
-    def gain(self, a: Tensor) -> Tensor | float:
-        return self.beta * a if self.scaled else self.beta
-
-    @property
-    def low(self) -> float:
-        """The lower end of the clip range."""
-        return -1.0 if self.bidirectional else 0.0
+from spikelm.neurons.kernels.precision import wide
 
 
 def clip_spikes(x: Tensor, alpha: Tensor, rule: ClipRule, compiled: bool = False) -> Tensor:
@@ -160,11 +141,11 @@ class ClipSpike(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, Tensor | None, None, None]:
         inside, levels, alpha, membranes = ctx.saved_tensors
         grad_x = torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)
-        split, found = _split(grad), _split(grad_x)
+        split, split_x = _split(grad), _split(grad_x)
         for part in chunks(split):
             _clip_gradient(
                 split[..., part],
-                found[..., part],
+                split_x[..., part],
                 inside[:, part],
                 None if levels is None else levels[:, part],
                 alpha,
@@ -183,18 +164,18 @@ def _split(x: Tensor) -> Tensor:
 
 
 def _clip_gradient(
-    grad: Tensor, found: Tensor, inside: Tensor, levels: Tensor | None, alpha: Tensor, rule: ClipRule
+    grad: Tensor, grad_x: Tensor, inside: Tensor, levels: Tensor | None, alpha: Tensor, rule: ClipRule
 ) -> None:
-    """Write dL/dx of a chunk into `found`, from the last time step to the first."""
+    """Write dL/dx of a chunk into `grad_x`, from the last time step to the first."""
     factor = torch.empty_like(grad[0])
     small = torch.empty_like(factor, dtype=torch.int8)
     last = grad.shape[0] - 1
     for t in range(last, -1, -1):
-        torch.mul(grad[t], factor.copy_(get_mask(inside, t, small)), out=found[t])
+        torch.mul(grad[t], factor.copy_(get_mask(inside, t, small)), out=grad_x[t])
         if levels is not None and t < last:
             digits = get_levels(levels, t, small)
             share = torch.sub(2, digits, out=small) if not rule.symmetric else digits.bitwise_and_(1)  # of 0, 1, 2
-            found[t].addcmul_(found[t + 1], factor.copy_(share).mul_(rule.gain(alpha[t])))
+            grad_x[t].addcmul_(grad_x[t + 1], factor.copy_(share).mul_(rule.gain(alpha[t])))
 
 
 def _lsq_gradient(grad: Tensor, m: Tensor, alpha: Tensor, rule: ClipRule) -> Tensor:

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.packing import ROWS, SILENT, lanes
 
 #: Recompilations are counted apart for what is compiled apart: a sweep has many neurons, T and models in one process.
 RECOMPILE: dict[str, Any] = {"isolate_recompiles": True, "recompile_limit": 64}
 
 
-def run(x: Tensor, alpha: Tensor, rule: Any) -> tuple[Tensor, Tensor, Tensor]:
+def run(x: Tensor, alpha: Tensor, rule: ClipRule) -> tuple[Tensor, Tensor, Tensor]:
     """Spikes (T, L, n) of x, their packed levels and the packed mask [q inside the clip range]."""
     steps, count = x.shape[:2]
     spikes: list[list[Tensor]] = [[] for _ in range(steps)]
@@ -49,24 +50,24 @@ def run(x: Tensor, alpha: Tensor, rule: Any) -> tuple[Tensor, Tensor, Tensor]:
     return rows, torch.stack(levels).to(torch.uint8), torch.stack(masks).to(torch.uint8)
 
 
-def gradient(grad: Tensor, levels: Tensor, masks: Tensor, alpha: Tensor, rule: Any) -> Tensor:
+def gradient(grad: Tensor, levels: Tensor, masks: Tensor, alpha: Tensor, rule: ClipRule) -> Tensor:
     """dL/dx of `run`, from the last time step to the first."""
     steps, count = grad.shape[:2]
-    found: list[list[Any]] = [[None] * count for _ in range(steps)]
+    grads: list[list[Any]] = [[None] * count for _ in range(steps)]
     for lane in range(count):
         for t in range(steps - 1, -1, -1):
             row = t * count + lane
             mask = (masks[row // ROWS].to(torch.int32) & 1 << row % ROWS) != 0
-            found[t][lane] = torch.where(mask, grad[t, lane], 0.0)
+            grads[t][lane] = torch.where(mask, grad[t, lane], 0.0)
             if rule.beta and t + 1 < steps:
                 digit = (levels[row // 4].to(torch.int32) >> 2 * (row % 4)) & 3
                 share = (digit & 1).to(grad.dtype) if rule.symmetric else 2 - digit.to(grad.dtype)
-                found[t][lane] = found[t][lane] + found[t + 1][lane] * (share * rule.gain(alpha[t]))
-    return torch.stack([row for step in found for row in step]).view(grad.shape)
+                grads[t][lane] = grads[t][lane] + grads[t + 1][lane] * (share * rule.gain(alpha[t]))
+    return torch.stack([row for step in grads for row in step]).view(grad.shape)
 
 
 @lru_cache(maxsize=64)
-def kernels(rule: Any) -> tuple[Any, Any]:
+def kernels(rule: ClipRule) -> tuple[Any, Any]:
     """`run` and `gradient` of a rule, compiled without a graph break; sizes may change from call to call."""
     options = {"fullgraph": True, "dynamic": True, **RECOMPILE}
     return torch.compile(partial(run, rule=rule), **options), torch.compile(partial(gradient, rule=rule), **options)
@@ -76,7 +77,7 @@ class CompiledClip(torch.autograd.Function):
     """ClipSpike for amplitudes that do not learn, by compiled kernels, or inline in a model that is compiled itself."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, alpha: Tensor, rule: Any) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, alpha: Tensor, rule: ClipRule) -> tuple[Tensor, Tensor]:
         inline = torch.compiler.is_compiling()
         split = x.reshape(x.shape[0], lanes(x.shape[0], x[0].numel()), -1)
         spikes, levels, masks = run(split, alpha, rule) if inline else kernels(rule)[0](split, alpha)
@@ -94,10 +95,10 @@ class CompiledClip(torch.autograd.Function):
         inline = torch.compiler.is_compiling()
         bytes_ = levels.view(torch.uint8), masks.view(torch.uint8)
         if inline:
-            found = gradient(split, *bytes_, alpha, ctx.rule)
+            grads = gradient(split, *bytes_, alpha, ctx.rule)
         else:
-            found = kernels(ctx.rule)[1](split, *bytes_, alpha)
-        return found.view(grad.shape), None, None
+            grads = kernels(ctx.rule)[1](split, *bytes_, alpha)
+        return grads.view(grad.shape), None, None
 
 
 @lru_cache(maxsize=1)

@@ -8,11 +8,10 @@ last bit. Nothing is kept for a backward: for the few values of one token that i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor
+
+from spikelm.neurons.kernels.clip_rule import ClipRule
 
 FEW = 1 << 19  # values; of more the training kernels work on pieces that stay in cache
 
@@ -22,31 +21,26 @@ def quick(x: Tensor) -> bool:
     return not torch.is_grad_enabled() and x.shape[0] == 1 and x.numel() <= FEW and x.dtype.itemsize >= 4
 
 
-def levels(x: Tensor, threshold: Tensor, rule: Mapping[str, Any]) -> Tensor:
-    """Levels of x (T, ..., d) as floats; threshold is (T, 1, ..., 1), or (T, 1, ..., d) where channels differ.
-
-    rule: bidirectional, fire (round | above | reach), beta, scaled, symmetric, as of the neuron's ClipRule.
-    """
+def levels(x: Tensor, threshold: Tensor, rule: ClipRule) -> Tensor:
+    """Levels of x (T, ..., d) as floats; threshold is (T, 1, ..., 1), or (T, 1, ..., d) where channels differ."""
     T = x.shape[0]
-    if T == 1 or not rule["beta"]:
+    if T == 1 or not rule.beta:
         return _fired(torch.div(x, threshold), rule)
-    found = x.new_empty(x.shape)
+    fired = x.new_empty(x.shape)
     m = x[0]
     for t in range(T):
-        f = _fired(torch.div(m, threshold[t], out=found[t]), rule)
+        f = _fired(torch.div(m, threshold[t], out=fired[t]), rule)
         if t + 1 < T:
-            gain = rule["beta"] * threshold[t] if rule["scaled"] else rule["beta"]
-            share = torch.sub(m.new_ones(()), f.abs() if rule["symmetric"] else f).mul_(gain)
+            share = torch.sub(m.new_ones(()), f.abs() if rule.symmetric else f).mul_(rule.gain(threshold[t]))
             m = torch.addcmul(x[t + 1], m, share)
-    return found
+    return fired
 
 
-def _fired(q: Tensor, rule: Mapping[str, Any]) -> Tensor:
+def _fired(q: Tensor, rule: ClipRule) -> Tensor:
     """The level that q fires, in place: |q| > 1/2, |q| > 1 or q >= 1."""
-    low = -1.0 if rule["bidirectional"] else 0.0
-    if rule["fire"] == "round":
-        return q.clamp_(low, 1.0).round_()  # half to even: exactly theta/2 stays silent
-    if rule["fire"] == "reach":
-        return q.clamp_(low, 1.0).floor_()
-    clipped = q.clamp(low, 1.0)
+    if rule.fire == "round":
+        return q.clamp_(rule.low, 1.0).round_()  # half to even: exactly theta/2 stays silent
+    if rule.fire == "reach":
+        return q.clamp_(rule.low, 1.0).floor_()
+    clipped = q.clamp(rule.low, 1.0)
     return q.ne_(clipped).mul_(clipped)

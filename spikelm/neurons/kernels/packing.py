@@ -81,14 +81,14 @@ def pack_noise(kept: Tensor) -> Tensor:
 
 def times_noise(x: Tensor, packed: Tensor, level: Tensor, out: Tensor | None = None) -> Tensor:
     """x times its mask as floats {0, level}, which are in cache only; `out` may be x, and is contiguous."""
-    found = torch.empty_like(x, memory_format=torch.contiguous_format) if out is None else out
+    product = torch.empty_like(x, memory_format=torch.contiguous_format) if out is None else out
     shape = lanes(1, x.numel(), ROWS), -1
-    values, written = x.reshape(shape), found.view(shape)
+    values, written = x.reshape(shape), product.view(shape)
     for part in chunks(values):
         block = written[:, part]
         noise = torch.empty_like(block).copy_(get_mask(packed[:, part], 0, torch.empty_like(block, dtype=torch.int8)))
         torch.mul(noise.mul_(level), values[:, part], out=block)
-    return found
+    return product
 
 
 class Shared:
@@ -121,10 +121,10 @@ class Packed:
 
 def packed_of(x: Tensor) -> Packed | None:
     """The packed form of spikes or of a view of them; None for any other tensor."""
-    found: Any = getattr(x, "packed", None)
-    if found is None and x._base is not None:
-        found = getattr(x._base, "packed", None)
-    return found
+    packed: Any = getattr(x, "packed", None)
+    if packed is None and x._base is not None:
+        packed = getattr(x._base, "packed", None)
+    return packed
 
 
 def unpack(levels: Tensor, alpha: Tensor, shape: torch.Size) -> Tensor:

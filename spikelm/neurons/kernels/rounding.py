@@ -12,7 +12,7 @@ THRESHOLD = 0.7  # of the mean magnitude (TWN)
 
 
 def ternarise(x: Tensor, rows: bool = False) -> Tensor:
-    """a sign(x) [|x| > d], d = 0.7 mean|x|, a = mean of |x| over |x| > d; for each row or for all (facts 2.4)."""
+    """a sign(x) [|x| > d], d = 0.7 mean|x|, a = mean of |x| over |x| > d; for each row, or one for all."""
     size = x.abs()
     if rows:
         kept = (size > THRESHOLD * size.mean(-1, keepdim=True)).to(x.dtype)
@@ -45,7 +45,7 @@ def top_level(bits: int) -> int:
 
 
 class Uniform(torch.autograd.Function):
-    """clamp(round(x / S), -M, M) S; the gradient passes everywhere (facts 2.3)."""
+    """clamp(round(x / S), -M, M) S; the gradient passes everywhere."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, step: Tensor, top: int) -> Tensor:

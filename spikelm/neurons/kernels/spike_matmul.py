@@ -30,15 +30,15 @@ class SpikeProduct(torch.autograd.Function):
         weight, levels, alpha = ctx.saved_tensors
         size = ctx.view[0]
         rows = grad.reshape(-1, grad.shape[-1])
-        found, slope, offset = None, None, None
+        grad_x, grad_weight, grad_bias = None, None, None
         if ctx.needs_input_grad[0]:
-            found = rows.mm(weight).view(size)
+            grad_x = rows.mm(weight).view(size)
         if ctx.needs_input_grad[1]:
             spikes = ctx.shared.read(levels, alpha, grad.dtype).as_strided(*ctx.view)
-            slope = rows.t().mm(spikes.reshape(-1, size[-1]))
+            grad_weight = rows.t().mm(spikes.reshape(-1, size[-1]))
         if ctx.needs_input_grad[2]:
-            offset = rows.sum(0)
-        return found, slope, offset, None, None, None
+            grad_bias = rows.sum(0)
+        return grad_x, grad_weight, grad_bias, None, None, None
 
 
 def spike_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

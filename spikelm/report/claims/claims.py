@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal
 
 import yaml
 
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
-from spikelm.report.claims.quantities import Quantity, measured
-from spikelm.report.query.selection import Found, Results
+from spikelm.report.figures.draw_firing import linear_rates
+from spikelm.report.figures.figures import load_figure, series_of
+from spikelm.report.query.selection import Results, SelectedRun
+from spikelm.report.tables.build import has_pretraining
+from spikelm.report.tables.paper_table import GLUE, PaperTable, load_table
+from spikelm.store.result import Metrics, Result
 
 Status = Literal["held", "failed", "not run"]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is measured: `measure` of a system, or `metric` of its run on a task."""
+
+    system: str
+    measure: str = ""
+    task: str = ""
+    metric: str = ""
+    table: int = 3  # whose metrics an average has
 
 
 @dataclass(frozen=True)
@@ -67,7 +83,7 @@ def check_claims(results: Results) -> list[Verdict]:
 def check_claim(claim: Claim, results: Results) -> Verdict:
     """Mean over the seeds that all of its quantities have; not run as long as there is no such seed."""
     values: dict[str, dict[int, float]] = {name: {} for name in claim.ours}
-    used: dict[tuple[str, int], list[Found]] = {}
+    used: dict[tuple[str, int], list[SelectedRun]] = {}
     missing: dict[str, None] = {}
     reason = ""
     for name, quantity in claim.ours.items():
@@ -102,6 +118,84 @@ def check_claim(claim: Claim, results: Results) -> Verdict:
         reason,
     )
 
+
+# --- the numbers that claims compare, at one seed ---
+
+
+def measured(quantity: Quantity, results: Results, seed: int) -> tuple[float | None, list[SelectedRun]]:
+    """The value at one seed, None while a run of it is missing, and its runs."""
+    runs = runs_of(quantity, results, seed)
+    of_runs = [run.result for run in runs if run.result is not None]
+    if not runs or len(of_runs) < len(runs):
+        return None, runs
+    return _value(quantity, of_runs), runs
+
+
+def runs_of(quantity: Quantity, results: Results, seed: int) -> list[SelectedRun]:
+    """The runs that a quantity is computed from."""
+    system = quantity.system
+    if quantity.measure in WIDTHS:
+        return [
+            results.find(one.system, one.task, extra=one.extra)
+            for one in series_of(load_figure("fig4"), results)
+            if one.system == system
+        ]
+    if quantity.task:
+        return [results.find(system, quantity.task, seed)]
+    if quantity.measure in AVERAGES or not has_pretraining(results.find(system, f"glue/{GLUE[0]}", seed).config):
+        return [results.find(system, f"glue/{task}", seed) for task in GLUE]
+    return [results.find(system, "pretrain", seed)]
+
+
+def _value(quantity: Quantity, of_runs: Sequence[Result]) -> float | None:
+    name = quantity.measure
+    if quantity.metric:
+        return of_runs[0].metrics.get(quantity.metric)
+    if name in AVERAGES:
+        return glue_mean(load_table(quantity.table), {one.task: AVERAGES[name](one) for one in of_runs})
+    if name in WIDTHS:
+        losses = [float(one.metrics["loss"] or 0.0) for one in sorted(of_runs, key=lambda one: one.parameters)]
+        falls = all(wide < narrow for narrow, wide in itertools.pairwise(losses))
+        return float(falls) if name == "losses_fall" else sum(losses)
+    if name not in SINGLE:
+        raise ConfigError(
+            f"measure {name!r} of a claim is not known", f"known: {', '.join((*SINGLE, *AVERAGES, *WIDTHS))}"
+        )
+    values = [SINGLE[name](one) for one in of_runs]
+    return None if None in values else fmean(value for value in values if value is not None)
+
+
+def glue_mean(table: PaperTable, metrics: Mapping[str, Metrics]) -> float | None:
+    """The mean of nine numbers with a table's metrics, from the metrics of each task."""
+    scores = [metrics[column.task].get(column.metric or next(iter(metrics[column.task]))) for column in table.averaged]
+    return None if None in scores else fmean(score for score in scores if score is not None)
+
+
+def _linears_percent(per_site: Mapping[str, float]) -> float | None:
+    rates = [rate for _, _, rate in linear_rates(per_site)]
+    return 100 * fmean(rates) if rates else None
+
+
+#: measures that are averages over GLUE: of the runs' own scores, and of the constant predictor's
+AVERAGES: dict[str, Callable[[Result], Metrics]] = {
+    "avg": lambda result: result.metrics,
+    "constant": lambda result: result.constant_predictor,
+}
+#: measures over the widths of figure 4: True where every wider model has a lower loss, and the losses' sum
+WIDTHS = ("losses_fall", "loss_sum")
+#: measures of one run; firing rates in percent, verdicts 1 where spike-driven
+SINGLE: dict[str, Callable[[Result], float | None]] = {
+    "energy_fp32": lambda result: result.energy_mj.fp32,
+    "energy_fp16": lambda result: result.energy_mj.fp16,
+    "firing": lambda result: None if result.firing_rate.mean is None else 100 * result.firing_rate.mean,
+    "firing_linears": lambda result: _linears_percent(result.firing_rate.per_site),
+    "firing_before": lambda result: _linears_percent(result.firing_rate.initial_per_site),
+    "fully": lambda result: float(result.spike_driven.verdict == "fully"),
+    "decoding_fully": lambda result: float(result.spike_driven.decoding == "fully"),
+}
+
+
+# --- what has to hold between them ---
 
 _OPERATIONS: dict[type, Callable[..., Any]] = {
     **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv},

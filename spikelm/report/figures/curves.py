@@ -10,8 +10,8 @@ import numpy as np
 from rich.console import Console
 
 from spikelm.errors import ConfigError
+from spikelm.report.query.settings import system_name
 from spikelm.report.query.sweep_runs import Job, jobs_of
-from spikelm.report.scores import system_of
 from spikelm.store.store import Run
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ SMOOTHED = 25  # logged values averaged around each one; the raw ones stay visib
 
 
 def draw_curves(overrides: Sequence[str], metric: str, root: Path, output: Path | None) -> Path:
-    """One line a run, the raw values pale behind a moving average; as PNG and SVG."""
+    """One line per run, the raw values pale behind a moving average; as PNG and SVG."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -53,7 +53,7 @@ def draw_curves(overrides: Sequence[str], metric: str, root: Path, output: Path 
 
 def read_metric(run: Run, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Steps and values of one logged metric of a run."""
-    rows = [(step, value) for step, found, value in run.metrics() if found == name]
+    rows = [(step, value) for step, metric, value in run.metrics() if metric == name]
     return np.array([step for step, _ in rows]), np.array([value for _, value in rows])
 
 
@@ -77,4 +77,4 @@ def _draw(axes: Axes, name: str, steps: np.ndarray, values: np.ndarray, colour: 
 
 def _name(job: Job, values: np.ndarray) -> str:
     state = "" if job.run.finished else ", unfinished"
-    return f"{system_of(job)} ({drawn(values)[-1]:.2f} at the end{state})"
+    return f"{system_name(job.config)} ({drawn(values)[-1]:.2f} at the end{state})"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spikelm.report.figures.figures import PaperFigure, Series
+from spikelm.report.figures.figures import Drawing, PaperFigure, Runs
 from spikelm.report.figures.style import letters, new_figure
-from spikelm.report.query.selection import Found, Results
+from spikelm.report.query.selection import Results
 from spikelm.report.tables.build import build_table
 from spikelm.report.tables.cells import TableData
 from spikelm.report.tables.paper_table import load_table
@@ -31,34 +31,32 @@ OTHER = (">", "#999999")
 THIN = "XP"  # markers that a full one would hide
 
 
-def score_against_energy(
-    figure: PaperFigure, runs: dict[Series, Found], results: Results
-) -> tuple[Figure | None, dict[str, Any], str]:
+def score_against_energy(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     """Average score over energy of one inference, logarithmic: ours left, the paper's right."""
     table = build_table(load_table(figure.table or 3), results)
     ours, paper = points(table, "ours"), points(table, "paper")
     if not ours:
-        return None, {}, "No system has all of its scores yet."
-    made, axes = new_figure(1, 2, 3.3)
-    for panel, found in zip(axes, (ours, paper), strict=True):
-        _scatter(panel, found)
+        return Drawing(remark="No system has all of its scores yet.")
+    drawn, axes = new_figure(1, 2, 3.3)
+    for panel, shown in zip(axes, (ours, paper), strict=True):
+        _scatter(panel, shown)
     letters(axes, [f"ours, scale {table.scale}, source {table.source}", "the paper's table 3"])
     axes[0].set_ylabel("average of nine GLUE scores")
-    _legend(made, list(dict.fromkeys([*ours, *paper])))
-    return made, {"ours": ours, "paper": paper}, ""
+    _legend(drawn, list(dict.fromkeys([*ours, *paper])))
+    return Drawing(drawn, {"ours": ours, "paper": paper})
 
 
 def points(table: TableData, whose: str) -> dict[str, tuple[float, float]]:
     """Energy and average of every row that has both, by name and T."""
-    found = {}
+    points_of_rows = {}
     for line in table.lines:
         cells = [line.cells["energy_fp32"], line.cells["avg"]]
         values = [cell.mean if whose == "ours" else cell.paper for cell in cells]
         steps = line.cells["T"].paper
         if all(value is not None for value in values):
             name = f"{line.name.replace('_', ' ')}{'' if steps is None else f', T={steps}'}"
-            found[name] = (float(values[0]), float(values[1]))  # type: ignore[arg-type]
-    return found
+            points_of_rows[name] = (float(values[0]), float(values[1]))  # type: ignore[arg-type]
+    return points_of_rows
 
 
 def _shown(name: str) -> dict[str, Any]:
@@ -74,13 +72,13 @@ def _shown(name: str) -> dict[str, Any]:
     }
 
 
-def _scatter(panel: Axes, found: dict[str, tuple[float, float]]) -> None:
+def _scatter(panel: Axes, points: dict[str, tuple[float, float]]) -> None:
     from matplotlib.patheffects import withStroke
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
     panel.set_xscale("log")
     halo = [withStroke(linewidth=1.9, foreground="white")]  # what lies on another one stays apart from it
-    for name, (energy, score) in found.items():
+    for name, (energy, score) in points.items():
         shown = _shown(name)
         above = 3 if shown["marker"] in THIN else 2
         panel.plot(energy, score, **shown, markeredgewidth=1.3, path_effects=halo, zorder=above)

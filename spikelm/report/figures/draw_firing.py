@@ -1,22 +1,31 @@
-"""Figures 2 and 5: how often the input of every linear layer fires."""
+"""Figures 2 and 5: how often what each linear layer of a BERT reads fires."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spikelm.errors import SpikeLMError
-from spikelm.report.figures.figures import PaperFigure, Series
-from spikelm.report.figures.linear_sites import linear_rates
-from spikelm.report.figures.probes import kept_probe
+from spikelm.report.figures.draw_neurons import kept_active_rates
+from spikelm.report.figures.figures import Drawing, Numbers, PaperFigure, Runs
 from spikelm.report.figures.style import GREY, LOOKS, letters, look, new_figure, not_run, percent
-from spikelm.report.query.selection import Found, Results
+from spikelm.report.query.selection import Results, SelectedRun
+from spikelm.store.result import FiringRate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+#: the linear layers of a BERT layer, each with the site of the neuron that feeds it
+LINEARS = {
+    "query": "qkv_in",
+    "key": "qkv_in",
+    "value": "qkv_in",
+    "attention output": "attn_out_in",
+    "FFN 1": "ffn1_in",
+    "FFN 2": "ffn2_in",
+}
 #: colour and hatch of a kind of linear layer; query, key and value read the same spikes
 KINDS = {
     "query, key, value": (LOOKS[0]["color"], ""),
@@ -24,28 +33,35 @@ KINDS = {
     "FFN 1": (LOOKS[2]["color"], ".."),
     "FFN 2": (LOOKS[5]["color"], "xx"),
 }
-
-
 SILENT = 0.01  # a share that has no height
 
 
-def layer_rates(
-    figure: PaperFigure, runs: dict[Series, Found], results: Results
-) -> tuple[Figure | None, dict[str, Any], str]:
+def linear_rates(per_site: Mapping[str, float]) -> list[tuple[int, str, float]]:
+    """Layer, linear and rate, in the order of computation; six linears per layer."""
+    layers = sorted({int(site.split(".")[2]) for site in per_site if site.startswith("encoder.layer.")})
+    return [
+        (layer, linear, per_site[name])
+        for layer in layers
+        for linear, site in LINEARS.items()
+        if (name := f"encoder.layer.{layer}.{site}") in per_site
+    ]
+
+
+def layer_rates(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     """Figure 2: spikes of LIF-BERT, ones of a binary BERT."""
     spiking, binary = figure.series
-    data: dict[str, Any] = {}
+    data: Numbers = {}
     remarks = []
     if spiking in runs:
-        data[spiking.name] = linear_rates((runs[spiking].result or {})["firing_rate"]["per_site"])
+        data[spiking.name] = linear_rates(_rates(runs[spiking]).per_site)
     if binary in runs:
         try:
-            data[binary.name] = linear_rates(kept_probe(runs[binary], results, "active_rates"))
+            data[binary.name] = linear_rates(kept_active_rates(runs[binary], results))
         except SpikeLMError as error:
             remarks.append(f"{binary.name}: {error.what}.")
     if not data:
-        return None, {}, " ".join(remarks)
-    made, axes = new_figure(1, 2, 2.5, sharey=True)
+        return Drawing(remark=" ".join(remarks))
+    drawn, axes = new_figure(1, 2, 2.5, sharey=True)
     for panel, name in zip(axes, (spiking.name, binary.name), strict=True):
         if name in data:
             _bars(panel, data[name])
@@ -55,10 +71,15 @@ def layer_rates(
     percent(axes[0], 0.75)
     axes[1].axhline(0.5, color=GREY, linewidth=0.8, linestyle="--")
     axes[0].set_ylabel("share of active values")
-    _kinds_legend(made)
+    _kinds_legend(drawn)
     means = {name: fmean(rate for _, _, rate in rates) for name, rates in data.items()}
     said = ", ".join(f"{name} {mean:.1%}" for name, mean in means.items())
-    return made, {"rates": data, "means": means}, " ".join([*remarks, f"Mean over linear layers: {said}."])
+    return Drawing(drawn, {"rates": data, "means": means}, " ".join([*remarks, f"Mean over linear layers: {said}."]))
+
+
+def _rates(selected: SelectedRun) -> FiringRate:
+    assert selected.result is not None, "only finished runs are drawn"
+    return selected.result.firing_rate
 
 
 def _bars(panel: Axes, rates: Sequence[tuple[int, str, float]]) -> None:
@@ -85,23 +106,21 @@ def _kinds_legend(figure: Figure) -> None:
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), frameon=False, fontsize=8)
 
 
-def before_and_after(
-    figure: PaperFigure, runs: dict[Series, Found], results: Results
-) -> tuple[Figure | None, dict[str, Any], str]:
+def before_and_after(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     """Figure 5: learnable amplitudes and k = 2, 3, 4, before and after training."""
     if not runs:
-        return None, {}, ""
-    made, axes = new_figure(2, 2, 4.2, sharey=True)
-    data: dict[str, Any] = {}
+        return Drawing()
+    drawn, axes = new_figure(2, 2, 4.2, sharey=True)
+    data: Numbers = {}
     for panel, one in zip(axes.flat, figure.series, strict=True):
         if one not in runs:
             not_run(panel)
             continue
-        rate = (runs[one].result or {})["firing_rate"]
-        pair = {"before training": rate.get("initial_per_site") or {}, "after training": rate["per_site"]}
+        rate = _rates(runs[one])
+        pair = {"before training": rate.initial_per_site, "after training": rate.per_site}
         data[one.name] = {when: linear_rates(sites) for when, sites in pair.items() if sites}
         for place, (when, rates) in enumerate(data[one.name].items()):
-            mean = fmean(found for _, _, found in rates)
+            mean = fmean(rate for _, _, rate in rates)
             shown = look(place, line=place == 1)
             label = f"{when}: mean {mean:.1%}"
             if place == 0:
@@ -120,4 +139,4 @@ def before_and_after(
         panel.set_xlabel("")
     for row in axes:
         row[0].set_ylabel("firing rate")
-    return made, data, ""
+    return Drawing(drawn, data)

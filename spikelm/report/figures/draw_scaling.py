@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spikelm.report.figures.figures import PaperFigure, Series
+from spikelm.report.figures.figures import Drawing, Numbers, PaperFigure, Runs
 from spikelm.report.figures.style import look, new_figure
-from spikelm.report.query.selection import Found, Results
+from spikelm.report.query.selection import Results
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 
 def power_law(parameters: np.ndarray, losses: np.ndarray) -> tuple[float, float]:
@@ -20,19 +20,16 @@ def power_law(parameters: np.ndarray, losses: np.ndarray) -> tuple[float, float]
     return float(np.exp(start)), float(-slope)
 
 
-def scaling(
-    figure: PaperFigure, runs: dict[Series, Found], results: Results
-) -> tuple[Figure | None, dict[str, Any], str]:
-    """A line a number of time steps; loss of held-out text, masked words and next sentence together."""
+def scaling(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
+    """One line per number of time steps; loss of held-out text, masked words and next sentence together."""
     lines: dict[str, list[tuple[int, float]]] = {}
-    for one, found in runs.items():
-        result = found.result or {}
-        name = one.name.partition(",")[0]
-        lines.setdefault(name, []).append((int(result["parameters"]), float(result["metrics"]["loss"])))
+    for one, selected in runs.items():
+        if selected.result is not None and (loss := selected.result.metrics["loss"]) is not None:
+            lines.setdefault(one.name.partition(",")[0], []).append((selected.result.parameters, loss))
     if not lines:
-        return None, {}, ""
-    made, panel = new_figure(1, 1, 3.2)
-    data: dict[str, Any] = {}
+        return Drawing()
+    drawn, panel = new_figure(1, 1, 3.2)
+    data: Numbers = {}
     for place, (name, points) in enumerate(lines.items()):
         x, y = (np.array(column, dtype=float) for column in zip(*sorted(points), strict=True))
         data[name] = {"parameters": x.tolist(), "loss": y.tolist()}
@@ -51,7 +48,7 @@ def scaling(
     panel.set_xlabel("parameters")
     panel.set_ylabel("pretraining loss, held-out text")
     panel.legend()
-    return made, data, ""
+    return Drawing(drawn, data)
 
 
 def _plain_ticks(panel: Any, values: list[float]) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spikelm.report.figures.figures import PaperFigure, Series
+from spikelm.report.figures.figures import Drawing, PaperFigure, Runs
 from spikelm.report.figures.style import GREY, LOOKS, letters, look, new_figure, percent
-from spikelm.report.query.selection import Found, Results
+from spikelm.report.query.selection import Results
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 SIGMAS = (0.3, 0.6, 1.0)  # of the densities
 SAMPLES = 200_000
@@ -34,20 +34,18 @@ def neuron_rates(sigmas: np.ndarray, elastic: bool) -> list[float]:
 
     from spikelm.neurons.bispike import BiSpike
 
-    drawn = torch.randn(1, SAMPLES, generator=torch.Generator().manual_seed(0))
+    samples = torch.randn(1, SAMPLES, generator=torch.Generator().manual_seed(0))
     rates = []
     for sigma in sigmas:
         neuron = BiSpike(T=1, k=2.0, elastic=elastic)
-        rates.append(float((neuron.train()(drawn * float(sigma)) != 0).double().mean()))
+        rates.append(float((neuron.train()(samples * float(sigma)) != 0).double().mean()))
     return rates
 
 
-def variance(
-    figure: PaperFigure, runs: dict[Series, Found], results: Results
-) -> tuple[Figure | None, dict[str, Any], str]:
+def variance(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     """Densities with the thresholds that fire, and rates over the variance: lines closed form, points our neurons."""
     half = 0.5  # of a spike of height 1, where rounding fires
-    made, (left, right) = new_figure(1, 2, 2.7)
+    drawn, (left, right) = new_figure(1, 2, 2.7)
     x = np.linspace(-2, 2, 801)
     for place, sigma in enumerate(SIGMAS):
         density = np.exp(-(x**2) / (2 * sigma**2)) / (sigma * math.sqrt(2 * math.pi))
@@ -83,4 +81,6 @@ def variance(
     right.legend(loc="lower right", ncols=1)
     letters([left, right], ["thresholds ±½ of spikes ±1", "firing rate over variance"])
     data = {"variance": (points**2).tolist(), "fixed": fixed, "elastic": elastic, "elastic_closed_form": constant}
-    return made, data, f"Points: our neurons on {SAMPLES:,} normal samples; lines: closed form. No run is needed."
+    return Drawing(
+        drawn, data, f"Points: our neurons on {SAMPLES:,} normal samples; lines: closed form. No run is needed."
+    )

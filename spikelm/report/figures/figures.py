@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.figures.style import styled
-from spikelm.report.query.selection import Found, Results, Wanted
-from spikelm.store.records import plain, write_atomic
+from spikelm.report.query.selection import Results, SelectedRun, Wanted
+from spikelm.store.atomic import plain, write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Numbers = dict[str, Any]  # what is drawn, ready for JSON
 #: all figures, those of the paper in its order
 FIGURES = sorted(path.stem for path in (config_dir() / "figure").glob("*.yaml"))
 
@@ -41,7 +42,7 @@ class PaperFigure:
     id: str
     title: str
     section: str
-    draw: str  # module:function below spikelm.report
+    draw: str  # module:function below spikelm.report.figures
     caption: str = ""
     series: tuple[Series, ...] = ()
     widths: dict[str, list[int]] = field(default_factory=dict)  # scale -> hidden sizes of a series over width
@@ -62,12 +63,22 @@ class Drawn:
     figure: Figure | None
     runs: tuple[str, ...] = ()  # ids
     missing: tuple[str, ...] = ()  # commands of the runs that are not finished
-    data: dict[str, Any] = field(default_factory=dict)  # what is drawn, as numbers
+    data: Numbers = field(default_factory=dict)
     name: str = ""  # of its files
 
 
-#: what draws: from the figure, its runs by series and the selection's results to a figure, its data and a remark
-Draw = Callable[[PaperFigure, dict[Series, Found], Results], tuple["Figure | None", dict[str, Any], str]]
+@dataclass(frozen=True)
+class Drawing:
+    """What a draw function gives back."""
+
+    figure: Figure | None = None  # None where nothing can be drawn yet
+    data: Numbers = field(default_factory=dict)
+    remark: str = ""  # for the caption
+
+
+Runs = Mapping[Series, SelectedRun]  # the finished runs of a figure
+#: what draws: from the figure, its finished runs and the selection's results
+Draw = Callable[[PaperFigure, Runs, Results], Drawing]
 
 
 def load_figure(id: str) -> PaperFigure:
@@ -105,21 +116,21 @@ def figure_runs(figure: PaperFigure, results: Results) -> list[Wanted]:
         from spikelm.report.tables.paper_table import load_table
 
         return table_runs(load_table(figure.table), results)
-    return [found.wanted for found in _found(figure, results)[0].values()]
+    return [run.wanted for run in _selected(figure, results)[0].values()]
 
 
-def _found(figure: PaperFigure, results: Results) -> tuple[dict[Series, Found], str]:
+def _selected(figure: PaperFigure, results: Results) -> tuple[dict[Series, SelectedRun], str]:
     """The runs of its series, and why some cannot be at this scale."""
-    found: dict[Series, Found] = {}
+    runs: dict[Series, SelectedRun] = {}
     why = ""
     for one in series_of(figure, results):
         try:
-            found[one] = results.find(one.system, one.task, extra=one.extra)
+            runs[one] = results.find(one.system, one.task, extra=one.extra)
         except ConfigError as error:  # pretraining where the weights are given
             why = f"{one.name} cannot be run at scale {results.selection.scale}: {error.what}."
-    if figure.widths and not found and not why:
+    if figure.widths and not runs and not why:
         why = f"It has no widths for scale {results.selection.scale}."
-    return found, why
+    return runs, why
 
 
 def draw_figure(id: str, results: Results) -> Drawn:
@@ -127,21 +138,21 @@ def draw_figure(id: str, results: Results) -> Drawn:
     figure = load_figure(id)
     module, _, name = figure.draw.partition(":")
     draw: Draw = getattr(import_module(f"spikelm.report.figures.{module}"), name)
-    found, why = _found(figure, results)
-    there = {one: run for one, run in found.items() if run.result is not None}
+    selected, why = _selected(figure, results)
+    finished = {one: run for one, run in selected.items() if run.result is not None}
     with styled():
-        made, data, remark = draw(figure, there, results)
+        drawing = draw(figure, finished, results)
     wanted = figure_runs(figure, results)
     runs = [results.find(*one) for one in wanted]
-    words = [figure.caption, remark, why, f"Ours at {results.selection.where}."]
+    words = [figure.caption, drawing.remark, why, f"Ours at {results.selection.where}."]
     return Drawn(
         id=figure.id,
         title=f"{figure.label[0].upper()}{figure.label[1:]}: {figure.title} ({figure.section})",
         caption=" ".join(filter(None, words)),
-        figure=made,
-        runs=tuple(dict.fromkeys(run.run.id for run in runs if run.result)) if made is not None else (),
+        figure=drawing.figure,
+        runs=tuple(dict.fromkeys(run.run.id for run in runs if run.result)) if drawing.figure is not None else (),
         missing=tuple(run.wanted.command(results.selection) for run in runs if run.result is None),
-        data=data,
+        data=drawing.data,
         name=f"{figure.id}-{results.selection.suffix}",
     )
 
@@ -160,7 +171,7 @@ def write_figure(drawn: Drawn, root: Path) -> list[Path]:
         drawn.figure.savefig(paths[1], metadata={"CreationDate": None})
         drawn.figure.savefig(paths[2], metadata={"Date": None})
     plt.close(drawn.figure)
-    known = {key: getattr(drawn, key) for key in ("id", "title", "caption", "runs", "missing", "data")}
+    record = {key: getattr(drawn, key) for key in ("id", "title", "caption", "runs", "missing", "data")}
     paths.append(folder / f"{drawn.name}.json")
-    write_atomic(paths[-1], json.dumps(plain(known), indent=1, ensure_ascii=False) + "\n")
+    write_atomic(paths[-1], json.dumps(plain(record), indent=1, ensure_ascii=False) + "\n")
     return paths

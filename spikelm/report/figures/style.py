@@ -75,10 +75,10 @@ def not_run(axes: Axes) -> None:
 
 def look(position: int, line: bool = True) -> dict[str, Any]:
     """Colour, line and marker of the n-th series."""
-    found = dict(LOOKS[position % len(LOOKS)])
+    shown = dict(LOOKS[position % len(LOOKS)])
     if not line:
-        found.pop("linestyle")
-    return found
+        shown.pop("linestyle")
+    return shown
 
 
 def percent(axes: Axes, top: float | None = None) -> None:

@@ -1,99 +1,175 @@
-"""What the page of one run shows, as plain data for its template."""
+"""What the page of one run shows, block by block, for its template."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, get_type_hints
+from typing import Any
 
 from markupsafe import Markup
 
 from spikelm.catalog.energy import PICOJOULE, Term, site_rate
-from spikelm.config.schema import Config
+from spikelm.config.recorded import to_record
 from spikelm.errors import SpikeLMError
 from spikelm.measure.workload import measured_terms
-from spikelm.report.page.entries import Record, number, section
+from spikelm.report.page.entries import Record
 from spikelm.report.page.series import Curve, read_curves
 from spikelm.report.page.svg import Line, line_chart
 from spikelm.report.show_result import readable
+from spikelm.store.result import FiringRate, Result, Sample, SpikeDriven
 
 SITE = re.compile(r"(.*?)\.?(\d+)\.([^.]+)$")
 SAMPLES = 20  # of generated text; result.json has them all
 TRACEBACK = 6000  # characters from its end
 
 
-def details(record: Record) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Score:
+    """A metric beside the same of the constant predictor and of the teacher, where there are such."""
+
+    name: str
+    value: float | None
+    floor: float | None
+    teacher: float | None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number in words, and what it is compared with."""
+
+    name: str
+    value: str
+    against: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture of curves."""
+
+    name: str
+    chart: Markup
+    about: str
+
+
+@dataclass(frozen=True)
+class SiteCell:
+    """Firing rate of a site after training, and before."""
+
+    rate: float
+    before: float | None
+    heat: int  # colour, 0 to 10
+
+
+@dataclass(frozen=True)
+class FiringGrid:
+    """Sites of one stack (encoder, decoder): layers in rows, kinds of site in columns."""
+
+    stack: str
+    kinds: list[str]
+    layers: dict[str, dict[str, SiteCell]]
+
+    @property
+    def before(self) -> bool:
+        """Whether rates before training are there as well."""
+        return any(cell.before is not None for row in self.layers.values() for cell in row.values())
+
+
+@dataclass(frozen=True)
+class EnergyLine:
+    """One kind of matmul over all layers."""
+
+    name: str
+    macs: int
+    mj: float
+    ann: float
+    rate: float | None  # mean over its sites
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class EnergyTable:
+    """Energy by kind of matmul."""
+
+    lines: list[EnergyLine]
+    total: float
+
+
+@dataclass(frozen=True)
+class RunPage:
     """Every block of the page; one that a run does not have is empty."""
-    result = record.result
-    return {
-        "scores": _scores(result),
-        "measures": _measures(result),
-        "curves": _curves(read_curves(record.directory / "metrics.csv")),
-        "firing": _firing(section(result, "firing_rate")),
-        "energy": energy_terms(result),
-        "audit": _audit(section(result, "spike_driven")),
-        "samples": [s for s in result.get("samples") or [] if isinstance(s, dict)][:SAMPLES],
-        "notes": section(result, "metric_notes"),
-        "needs": {role: result[role] for role in ("pretrained", "teacher") if isinstance(result.get(role), str)},
-        "config": flatten(record.config),
-        "about": _about(result),
-        "traceback": _tail(record.directory / "traceback.txt"),
-    }
+
+    scores: list[Score] = field(default_factory=list)
+    measures: list[Measure] = field(default_factory=list)
+    curves: list[Chart] = field(default_factory=list)
+    firing: list[FiringGrid] = field(default_factory=list)
+    energy: EnergyTable | None = None
+    audit: SpikeDriven | None = None
+    samples: list[Sample] = field(default_factory=list)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    needs: Mapping[str, str] = field(default_factory=dict)  # role -> run id
+    config: Mapping[str, Any] = field(default_factory=dict)  # dotted keys
+    about: Mapping[str, str] = field(default_factory=dict)
+    traceback: str = ""
 
 
-def _scores(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    floor, teacher = section(result, "constant_predictor"), section(result, "teacher_metrics")
-    return [
-        {"name": readable(name), "value": value, "floor": floor.get(name), "teacher": teacher.get(name)}
-        for name, value in section(result, "metrics").items()
-    ]
+def details(record: Record) -> RunPage:
+    """The page of a run."""
+    page = RunPage(
+        curves=_curves(read_curves(record.directory / "metrics.csv")),
+        config=flatten(to_record(record.config)) if record.config else {},
+        traceback=_tail(record.directory / "traceback.txt"),
+    )
+    if (result := record.result) is None:
+        return page
+    return replace(
+        page,
+        scores=_scores(result),
+        measures=list(_measures(result)),
+        firing=_firing(result.firing_rate),
+        energy=energy_terms(result),
+        audit=result.spike_driven,
+        samples=result.samples[:SAMPLES],
+        notes=result.metric_notes,
+        needs=result.needs,
+        about=_about(result),
+    )
 
 
-def _measures(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Energy against the ANN, firing, size and cost: value, unit and what it is compared with."""
-    found = []
-    ours, ann, rate = (section(result, name) for name in ("energy_mj", "energy_ann_mj", "firing_rate"))
-    spiking = number(rate.get("mean")) is not None
-    for kind in ("fp32", "fp16"):
-        if (value := number(ours.get(kind))) is not None:
-            beside = number(ann.get(kind))
-            against = f"{beside:.4f} mJ ANN, {beside / value:.1f}x" if spiking and beside and value else ""
-            found.append({"name": f"energy {kind}, one inference", "value": f"{value:.4f} mJ", "against": against})
-    if spiking:
-        initial = [v for v in section(rate, "initial_per_site").values() if number(v) is not None]
-        before = f"{fmean(initial):.1%} mean over sites before training" if initial else ""
-        found.append({"name": "firing rate, weighted by MACs", "value": f"{rate['mean']:.1%}", "against": before})
-    if bits := section(result, "bits"):
-        both = f"{bits.get('weights')}, {bits.get('activations')}"
-        found.append({"name": "bits of weights, activations", "value": both, "against": ""})
-    if made := section(section(result, "energy_detail"), "generated"):
-        lengths = " ".join(f"{made.get(f'mean_{side}', 0):.0f} tokens {did}," for side, did in READ)
-        text = f"{made.get('ann_fp32', 0):.4f} mJ ANN; {lengths} {made.get('beams')} beams"
-        found.append(
-            {"name": "energy fp32, one generated text", "value": f"{made.get('fp32', 0):.4f} mJ", "against": text}
-        )
-    for key, name, form in COSTS:
-        if (value := number(result.get(key))) is not None:
-            found.append({"name": name, "value": form.format(value), "against": ""})
-    return found
+def _scores(result: Result) -> list[Score]:
+    floor, teacher = result.constant_predictor, result.teacher_metrics
+    return [Score(readable(name), value, floor.get(name), teacher.get(name)) for name, value in result.metrics.items()]
 
 
-READ = (("source", "read"), ("target", "written"))
-COSTS = (
-    ("parameters", "parameters", "{:,.0f}"),
-    ("steps", "steps", "{:,.0f}"),
-    ("seconds", "seconds", "{:,.0f}"),
-    ("peak_memory_mb", "peak memory", "{:,.0f} MB"),
-)
+def _measures(result: Result) -> Iterator[Measure]:
+    """Energy against the ANN, firing, bits, size and cost."""
+    ann, rate = dict(result.energy_ann_mj.items()), result.firing_rate
+    for precision, energy in result.energy_mj.items():
+        if energy is not None:
+            beside = ann[precision]
+            against = f"{beside:.4f} mJ ANN, {beside / energy:.1f}x" if result.spikes and beside and energy else ""
+            yield Measure(f"energy {precision}, one inference", f"{energy:.4f} mJ", against)
+    if rate.mean is not None:
+        initial = rate.initial_mean_over_sites
+        before = "" if initial is None else f"{initial:.1%} mean over sites before training"
+        yield Measure("firing rate, weighted by MACs", f"{rate.mean:.1%}", before)
+    yield Measure("bits of weights, activations", f"{result.bits.weights}, {result.bits.activations}")
+    if result.energy_detail:
+        text = result.energy_detail.generated
+        lengths = f"{text.mean_source:.0f} tokens read, {text.mean_target:.0f} tokens written, {text.beams} beams"
+        against = f"{text.ann_fp32:.4f} mJ ANN; {lengths}"
+        yield Measure("energy fp32, one generated text", f"{text.fp32:.4f} mJ", against)
+    yield Measure("parameters", f"{result.parameters:,}")
+    yield Measure("steps", f"{result.steps:,}")
+    yield Measure("seconds", f"{result.seconds:,.0f}")
+    yield Measure("peak memory", f"{result.peak_memory_mb:,.0f} MB")
 
 
-def _curves(curves: Mapping[str, Curve]) -> list[dict[str, Any]]:
-    """One chart a family: each loss, the learning rate, the dev scores; firing rates by kind of site.
+def _curves(curves: Mapping[str, Curve]) -> list[Chart]:
+    """One chart per family: each loss, the learning rate, the dev scores; firing rates by kind of site.
 
     A single value is no curve: it is among the scores.
     """
@@ -113,9 +189,9 @@ def _curves(curves: Mapping[str, Curve]) -> list[dict[str, Any]]:
         logged, size = max(curve.count for _, curve in shown), max(curve.size for _, curve in shown)
         about = f"{logged:,} values" + (f", each point the mean of {size}" if size > 1 else "")
         chart = line_chart([Line(name, curve.steps, curve.values) for name, curve in shown], "step", "")
-        charts.append({"name": family, "chart": chart, "about": about})
+        charts.append(Chart(family, chart, about))
     if (firing := _site_curves(curves)) is not None:
-        charts.append({"name": "firing rate by kind of site", "chart": firing, "about": "mean over layers"})
+        charts.append(Chart("firing rate by kind of site", firing, "mean over layers"))
     return charts
 
 
@@ -133,111 +209,83 @@ def _site_curves(curves: Mapping[str, Curve]) -> Markup | None:
     return line_chart(lines, "step", "")
 
 
-def _firing(rate: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Grids of layers and kinds of site, one a stack (encoder, decoder): rate after training, and before."""
-    after, before = section(rate, "per_site"), section(rate, "initial_per_site")
-    grids: dict[str, dict[str, dict[str, Any]]] = {}
-    for site, value in after.items():
-        if (found := number(value)) is None:
-            continue
+def _firing(rate: FiringRate) -> list[FiringGrid]:
+    """One grid per stack (encoder, decoder)."""
+    grids: dict[str, dict[str, dict[str, SiteCell]]] = {}
+    for site, value in rate.per_site.items():
         match = SITE.match(site)
         stack, layer, kind = match.groups() if match else ("other", "", site)
-        cell = {"rate": found, "before": number(before.get(site)), "heat": min(10, max(0, round(10 * found)))}
+        cell = SiteCell(value, rate.initial_per_site.get(site), min(10, max(0, round(10 * value))))
         grids.setdefault(stack, {}).setdefault(layer, {})[kind] = cell
     return [
-        {
-            "stack": stack,
-            "kinds": list(dict.fromkeys(kind for row in layers.values() for kind in row)),
-            "layers": layers,
-            "before": any(cell["before"] is not None for row in layers.values() for cell in row.values()),
-        }
+        FiringGrid(stack, list(dict.fromkeys(kind for row in layers.values() for kind in row)), layers)
         for stack, layers in grids.items()
     ]
 
 
-def energy_terms(result: Mapping[str, Any]) -> dict[str, Any] | None:
+def energy_terms(result: Result) -> EnergyTable | None:
     """Energy by kind of matmul, summed over layers, if the terms add up to what the result says; else None."""
-    ours = number(section(result, "energy_mj").get("fp32"))
-    if ours is None:
+    if (ours := result.energy_mj.fp32) is None:
         return None
-    rates = section(section(result, "firing_rate"), "per_site")
+    config, rates = result.config, result.firing_rate.per_site
     try:
-        config = typed_config(section(result, "config"))
         terms = measured_terms(config, spiking=config.fires)
         lines = _by_name(terms, rates if config.fires else None, config.time_steps)
     except (SpikeLMError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
-        return None
-    total = sum(line["mj"] for line in lines)
+        return None  # of an architecture that is not broken down by matmul
+    total = sum(line.mj for line in lines)
     if not lines or not math.isclose(total, ours, rel_tol=1e-6):
         return None
-    return {"lines": [{**line, "share": line["mj"] / total if total else 0.0} for line in lines], "total": total}
+    return EnergyTable([replace(line, share=line.mj / total if total else 0.0) for line in lines], total)
 
 
-def _by_name(terms: Sequence[Term], rates: Mapping[str, float] | None, T: int) -> list[dict[str, Any]]:
+def _by_name(terms: Sequence[Term], rates: Mapping[str, float] | None, T: int) -> list[EnergyLine]:
     """MACs, mean rate and mJ of each matmul over all layers; without rates it is an ANN, whose MACs multiply."""
-    mac, ac = PICOJOULE["fp32"]
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, list[Term]] = {}
     for term in terms:
-        rate = site_rate(term.site, rates) if term.site is not None and rates is not None else None
-        cost = mac if rate is None else ac * T * rate
-        line = found.setdefault(term.name, {"name": term.name, "macs": 0, "mj": 0.0, "ann": 0.0, "rates": []})
-        line["macs"] += term.macs
-        line["mj"] += term.macs * cost * 1e-9
-        line["ann"] += term.macs * mac * 1e-9
-        line["rates"] += [] if rate is None else [rate]
-    return [{**line, "rate": fmean(line["rates"]) if line["rates"] else None} for line in found.values()]
+        by_name.setdefault(term.name, []).append(term)
+    mac, ac = PICOJOULE["fp32"]
+    lines = []
+    for name, same in by_name.items():
+        fires = [site_rate(one.site, rates) if one.site is not None and rates is not None else None for one in same]
+        costs = [mac if rate is None else ac * T * rate for rate in fires]
+        of_sites = [rate for rate in fires if rate is not None]
+        lines.append(
+            EnergyLine(
+                name,
+                macs=sum(term.macs for term in same),
+                mj=sum(term.macs * cost * 1e-9 for term, cost in zip(same, costs, strict=True)),
+                ann=sum(term.macs * mac * 1e-9 for term in same),
+                rate=fmean(of_sites) if of_sites else None,
+            )
+        )
+    return lines
 
 
-def typed_config(saved: Mapping[str, Any]) -> Config:
-    """A saved config as the typed tree; keys of other versions are left out, missing ones have their default."""
-    return _typed(Config, saved)
-
-
-def _typed(kind: Any, saved: Mapping[str, Any]) -> Any:
-    types = _types(kind)
-    known = {f.name: saved[f.name] for f in fields(kind) if f.name in saved}
-    return kind(
-        **{k: _typed(types[k], v) if is_dataclass(types[k]) and isinstance(v, dict) else v for k, v in known.items()}
-    )
-
-
-@lru_cache(maxsize=64)
-def _types(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _audit(verdict: Mapping[str, Any]) -> dict[str, Any]:
-    lists = {key: [str(item) for item in verdict.get(key) or []] for key in ("real_valued", "silent")}
-    return {**{key: verdict.get(key) for key in ("verdict", "decoding", "operations")}, **lists} if verdict else {}
-
-
-def _about(result: Mapping[str, Any]) -> dict[str, str]:
+def _about(result: Result) -> dict[str, str]:
     """Where the numbers come from: data, seed, code, libraries."""
-    source = section(result, "source")
-    rows = ", ".join(f"{split} {count:,}" for split, count in section(source, "rows").items() if number(count))
-    versions = ", ".join(f"{name} {version}" for name, version in section(result, "versions").items())
-    found = {
-        "finished": result.get("finished_at"),
-        "rows": rows,
-        "hash of the data": source.get("content_hash"),
-        "reported epoch": result.get("select"),
-        "recipe": result.get("recipe"),
-        "seed": result.get("seed"),
-        "commit": result.get("git_commit"),
-        "libraries": versions,
+    facts = {
+        "finished": result.finished_at,
+        "rows": ", ".join(f"{split} {count:,}" for split, count in result.source.rows.items()),
+        "hash of the data": result.source.content_hash,
+        "reported epoch": result.select,
+        "recipe": result.recipe,
+        "seed": result.seed,
+        "commit": result.git_commit,
+        "libraries": ", ".join(f"{name} {version}" for name, version in result.versions.items()),
     }
-    return {name: str(value) for name, value in found.items() if value not in (None, "")}
+    return {name: str(value) for name, value in facts.items() if value not in (None, "")}
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted keys and their values, without what only describes valid values."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, dict) and value:
-            found |= {} if key == "valid" else flatten(value, f"{prefix}{key}.")
+            flat |= {} if key == "valid" else flatten(value, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = value
-    return found
+            flat[f"{prefix}{key}"] = value
+    return flat
 
 
 def _tail(path: Path) -> str:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from spikelm.store.headline import headline_name
+from spikelm.config.settings.schema import Config
+from spikelm.report.query.settings import neuron_k
+from spikelm.store.result import Result
 from spikelm.store.store import Run, Store
 
 #: what a run's page is made from; when none of them changes, neither does the page
 RECORDS = ("result.json", "status.json", "config.yaml", "environment.json", "metrics.csv", "traceback.txt")
 BROKEN = "broken"
 TAIL = 2000  # bytes of a metrics.csv that have its last step in them
-#: as yaml.safe_load, in C where it was built
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
@@ -29,9 +25,9 @@ class Record:
     directory: Path
     id: str | None
     state: str  # finished, running, interrupted, failed, new or broken
-    problem: str
-    result: dict[str, Any]  # empty where there is no valid one
-    config: dict[str, Any]
+    problem: str = ""
+    result: Result | None = None
+    config: Config | None = None  # of the result, or of config.yaml where it can be read
 
     @property
     def name(self) -> str:
@@ -39,16 +35,43 @@ class Record:
         return self.id or re.sub(r"[^A-Za-z0-9._=+-]+", "-", f"{self.directory.parent.name}-{self.directory.name}")
 
 
+@dataclass(frozen=True)
+class RunRow:
+    """What the list of runs shows and filters by; None or empty where it is not known."""
+
+    name: str  # of its page
+    id: str | None
+    directory: str
+    state: str
+    problem: str
+    progress: str
+    task: str
+    system: str
+    neuron: str = ""
+    T: int | None = None
+    k: float | None = None
+    scale: str = ""
+    source: str = ""
+    seed: int | None = None
+    metric: str = ""
+    score: float | None = None
+    firing: float | None = None
+    energy: float | None = None
+    ann: float | None = None  # energy of the ANN
+    seconds: float | None = None
+    finished_at: str = ""
+
+
 def fingerprint(directory: Path) -> list[int]:
     """Times and sizes of the records: what tells whether a page has to be made again."""
-    found: list[int] = []
+    facts: list[int] = []
     for name in RECORDS:
         try:
             about = (directory / name).stat()
-            found += [about.st_mtime_ns, about.st_size]
+            facts += [about.st_mtime_ns, about.st_size]
         except OSError:
-            found += [0, 0]
-    return found
+            facts += [0, 0]
+    return facts
 
 
 def directories(root: Path) -> Iterator[tuple[Path, str | None]]:
@@ -58,76 +81,61 @@ def directories(root: Path) -> Iterator[tuple[Path, str | None]]:
 
 def read_record(root: Path, directory: Path, id: str | None) -> Record:
     """One run as far as it can be read; whatever its files hold, this does not raise."""
+    run = Run(root, directory, id or "")
     if id is None:
         what = "no record gives the id of this run: status.json and result.json are missing or not readable"
-        return Record(directory, None, BROKEN, what, {}, _config(directory))
-    run = Run(root, directory, id)
+        return Record(directory, None, BROKEN, what, config=run.saved_config())
     try:
         result, problem = run.examine()
     except OSError as error:
         result, problem = None, f"cannot be read: {error.strerror}"
-    if result is not None and (missing := _unreadable(result)):
-        result, problem = None, f"lacks {missing}"
     if problem:
-        return Record(directory, id, BROKEN, f"result.json {problem}", {}, _config(directory))
+        return Record(directory, id, BROKEN, f"result.json {problem}", config=run.saved_config())
     if result is not None:
-        return Record(directory, id, "finished", "", result, result["config"])
+        return Record(directory, id, "finished", result=result, config=result.config)
     aside = sorted(path.name for path in directory.glob("result.json.corrupt-*"))
-    said = str(run.status.get("message") or "")
     note = f"a result that could not be read was moved to {aside[-1]}" if aside else ""
-    return Record(directory, id, run.state, "; ".join(filter(None, (said, note))), {}, _config(directory))
+    said = "; ".join(filter(None, (run.status.message, note)))
+    return Record(directory, id, run.state, said, config=run.saved_config())
 
 
-def _unreadable(result: Mapping[str, Any]) -> str:
-    """The first section of a result that the page builds on and that is not what the schema says."""
-    for name in ("config", "metrics", "source"):
-        if not isinstance(result.get(name), dict):
-            return name
-    if not all(isinstance(value, (int, float, type(None))) for value in result["metrics"].values()):
-        return "numbers in metrics"
-    return ""
-
-
-def _config(directory: Path) -> dict[str, Any]:
-    try:
-        found = yaml.load((directory / "config.yaml").read_text(encoding="utf-8", errors="replace"), LOADER)
-    except (OSError, yaml.YAMLError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def row_of(record: Record) -> dict[str, Any]:
-    """What the list of runs shows and filters by; None where it is not known."""
-    config, result = record.config, record.result
-    task = (
-        result.get("task") or section(config, "task").get("name") or record.directory.parent.name.replace("-", "/", 1)
+def row_of(record: Record) -> RunRow:
+    """The row of a run: what its directory, its config and its result say."""
+    about: dict[str, object] = {}
+    if (config := record.config) is not None:
+        about |= {"neuron": config.neuron.name, "T": config.T if config.spiking else None, "k": neuron_k(config)}
+        about |= {"scale": config.scale, "source": config.source.name, "seed": config.seed}
+    if (result := record.result) is not None:
+        about |= {"metric": result.score_name, "score": result.score, "seconds": result.seconds}
+        about |= {"firing": result.firing_rate.mean, "energy": result.energy_mj.fp32, "ann": result.energy_ann_mj.fp32}
+        about |= {"scale": result.scale, "source": result.source.name, "seed": result.seed}
+        about |= {"finished_at": result.finished_at}
+    return RunRow(
+        name=record.name,
+        id=record.id,
+        directory=f"{record.directory.parent.name}/{record.directory.name}",
+        state=record.state,
+        problem=record.problem,
+        progress="" if result else progress(record),
+        task=_task(record),
+        system=_system(record),
+        **about,  # type: ignore[arg-type]
     )
-    metrics = section(result, "metrics")
-    metric = headline_name(str(task), metrics)
-    neuron = section(config, "neuron")
-    return {
-        "name": record.name,
-        "id": record.id,
-        "directory": f"{record.directory.parent.name}/{record.directory.name}",
-        "task": str(task),
-        "system": _system(record),
-        "neuron": text(neuron.get("name")),
-        "T": number(neuron.get("T")),
-        "k": number(neuron.get("k")),
-        "scale": text(result.get("scale") or config.get("scale")),
-        "source": text(section(result, "source").get("name") or section(config, "source").get("name")),
-        "seed": number(result.get("seed", config.get("seed"))),
-        "state": record.state,
-        "problem": record.problem,
-        "metric": metric,
-        "score": number(metrics.get(metric)),
-        "firing": number(section(result, "firing_rate").get("mean")),
-        "energy": number(section(result, "energy_mj").get("fp32")),
-        "ann": number(section(result, "energy_ann_mj").get("fp32")),
-        "seconds": number(result.get("seconds")),
-        "finished_at": text(result.get("finished_at")),
-        "progress": "" if result else progress(record),
-    }
+
+
+def _task(record: Record) -> str:
+    if record.result is not None:
+        return record.result.task
+    return record.config.task.name if record.config else record.directory.parent.name.replace("-", "/", 1)
+
+
+def _system(record: Record) -> str:
+    """The system's name; a run without one has a label, whose end (scale, source, seed) has columns of its own."""
+    label = record.directory.name.rpartition("-")[0]
+    if (config := record.config) is None:
+        return label
+    name = record.result.system if record.result else config.system.title or label
+    return name.removesuffix(f"-{config.scale}-{config.source.name}-s{config.seed}")
 
 
 def progress(record: Record) -> str:
@@ -139,32 +147,5 @@ def progress(record: Record) -> str:
     except OSError:
         return ""
     steps = [int(first) for line in whole_lines[-1:] if (first := line.partition(b",")[0]).isdigit()]
-    kind = section(record.config, "task").get("kind")
-    stage = section(record.config, kind if kind in ("pretrain", "general") else "finetune")
-    planned = number(stage.get("steps"))
+    planned = record.config.stage.steps if record.config else None
     return f"step {steps[0]}{f' of {planned}' if planned else ''}" if steps else ""
-
-
-def _system(record: Record) -> str:
-    """The system's name; a run without one has a label, whose end (scale, source, seed) has columns of its own."""
-    config, result = record.config, record.result
-    name = str(result.get("system") or config.get("system") or record.directory.name.rpartition("-")[0])
-    end = f"-{config.get('scale')}-{section(config, 'source').get('name')}-s{config.get('seed')}"
-    return name.removesuffix(end)
-
-
-def section(data: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A part of a record, empty where it is absent or something else."""
-    found = data.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def number(value: Any) -> float | int | None:
-    """`value` if it is a finite number."""
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return value if good else None
-
-
-def text(value: Any) -> str:
-    """`value` as text, empty for none."""
-    return "" if value is None else str(value)

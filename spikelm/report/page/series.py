@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 POINTS = 240  # of a curve, at most
-NAMES = 200  # curves of a run, at most; a spiking BERT logs one a site
+NAMES = 200  # curves of a run, at most; a spiking BERT logs one per site
 
 
 @dataclass
@@ -18,7 +18,6 @@ class Curve:
     size: int = 1  # values in a whole bucket
     steps: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
-    last: float = math.nan
     count: int = 0
     _held: int = 0  # values in the last bucket
 
@@ -27,7 +26,6 @@ class Curve:
         if not math.isfinite(value):
             return
         self.count += 1
-        self.last = value
         if self._held and self._held < self.size:
             self._held += 1
             self.steps[-1] += (step - self.steps[-1]) / self._held
@@ -66,7 +64,7 @@ def _rows(path: Path) -> Iterator[tuple[int, str, float]]:
             try:  # a row torn by a crash has no end of line, or not three fields
                 step, rest = line[:-1].split(",", 1) if line.endswith("\n") else ("", "")
                 name, value = rest.rsplit(",", 1)
-                found = int(step), name.strip('"'), float(value)
+                row = int(step), name.strip('"'), float(value)
             except ValueError:
                 continue
-            yield found
+            yield row

@@ -8,23 +8,25 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from spikelm.machine.disk import disk_errors
 from spikelm.report.page import entries, overview
 from spikelm.report.page.details import details
-from spikelm.report.page.entries import Record
+from spikelm.report.page.entries import Record, RunRow
 from spikelm.report.page.sections import read_sections
-from spikelm.report.query.rerun import SECONDS, Commands
-from spikelm.store.records import digest, disk_errors
+from spikelm.report.query.rerun import SECONDS, Commands, Settings
+from spikelm.store.hashing import digest
 
 TEMPLATES = Path(__file__).parent / "templates"
 STATE = ".state.json"  # what the last build knew of each run
+LISTS = ("index", "runs", "tables", "figures", "claims")  # the pages beside those of single runs
 FILTERS = ("task", "system", "neuron", "scale", "source", "state")
 
 
@@ -37,6 +39,23 @@ class Built:
     rendered: int  # pages of runs that were made anew
     written: int  # files that changed
     untold: int = 0  # pages whose command another build has to work out
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """What a build keeps of a run for the next one."""
+
+    fingerprint: list[int]
+    has_command: bool  # whether its page says the command
+    row: RunRow
+
+
+@dataclass(frozen=True)
+class State:
+    """.state.json: what the last build knew of each run, and the configs that it composed."""
+
+    runs: dict[str, KnownRun]
+    bases: dict[str, Settings]
 
 
 class Site:
@@ -57,63 +76,64 @@ class Site:
             return self._build()
 
     def _build(self) -> Built:
-        known = self._load()
-        commands = Commands(known["bases"], self._seconds)
-        rows: dict[str, dict[str, Any]] = {}
+        last = self._load()
+        commands = Commands(last.bases, self._seconds)
+        runs: dict[str, KnownRun] = {}
         listed = list(entries.directories(self.root))
         ids = {id for _, id in listed if id}
         rendered = written = 0
         for directory, id in listed:
             key = f"{directory.parent.name}/{directory.name}"
-            found, print_ = known["runs"].get(key), entries.fingerprint(directory)
-            if found and found["print"] == print_ and self._current(found, commands):
-                rows[key] = found
+            before, fingerprint = last.runs.get(key), entries.fingerprint(directory)
+            if before and before.fingerprint == fingerprint and self._current(before, commands):
+                runs[key] = before
                 continue
             record = entries.read_record(self.root, directory, id)
             command = commands.command(record.config) if record.config else ""
             row, page = self._run_page(record, command, ids)
-            written += self._write(self._page(row["name"]), page)
+            written += self._write(self._page(row.name), page)
             rendered += 1
-            rows[key] = {"print": print_, "told": command is not None, "row": row}
-        shown = sorted((entry["row"] for entry in rows.values()), key=_newest_first)
-        written += self._write_lists(shown)
-        self._forget({row["name"] for row in shown})
-        self._save({"version": self._version, "runs": rows, "composed": self._composed, "bases": commands.bases})
-        untold = sum(not entry["told"] for entry in rows.values())
-        return Built(self.folder / "index.html", len(rows), rendered, written, untold)
+            runs[key] = KnownRun(fingerprint, command is not None, row)
+        rows = sorted((run.row for run in runs.values()), key=_newest_first)
+        written += self._write_lists(rows)
+        self._forget({row.name for row in rows})
+        self._save(State(runs, commands.bases))
+        untold = sum(not run.has_command for run in runs.values())
+        return Built(self.folder / "index.html", len(runs), rendered, written, untold)
 
-    def _run_page(self, record: Record, command: str | None, ids: set[str]) -> tuple[dict[str, Any], list[str]]:
-        """Row and page of a run; what the schema does not foresee makes it a broken one, not a failed build."""
-        known = {"base": "../", "command": command, "ids": ids}
+    def _run_page(self, record: Record, command: str | None, ids: set[str]) -> tuple[RunRow, list[str]]:
+        """Row and page of a run; what cannot be shown makes it a broken one, not a failed build."""
+        context = {"base": "../", "command": command, "ids": ids}
         try:
             row = entries.row_of(record)
-            return row, list(self._render("run.html", row=row, **known, **details(record)))
-        except Exception as error:  # a record may hold anything
+            return row, list(self._render("run.html", row=row, **context, **vars(details(record))))
+        except Exception as error:  # a run must not keep the others from being shown
             problem = f"its records cannot be shown: {type(error).__name__}: {error}"
-            bare = replace(record, state=entries.BROKEN, problem=problem, result={}, config={})
+            bare = replace(record, state=entries.BROKEN, problem=problem, result=None, config=None)
             row = entries.row_of(bare)
-            return row, list(self._render("run.html", row=row, **known, **details(bare)))
+            return row, list(self._render("run.html", row=row, **context, **vars(details(bare))))
 
-    def _current(self, found: Mapping[str, Any], commands: Commands) -> bool:
+    def _current(self, run: KnownRun, commands: Commands) -> bool:
         """Whether a page whose records are as they were is up to date.
 
         What has no result may change its state without a file that says so: it is looked at every time.
         """
-        finished = found["row"]["state"] == "finished"
-        return finished and (found["told"] or commands.late) and self._page(found["row"]["name"]).is_file()
+        finished = run.row.state == "finished"
+        return finished and (run.has_command or commands.late) and self._page(run.row.name).is_file()
 
-    def _write_lists(self, rows: list[dict[str, Any]]) -> int:
-        sections = read_sections(self.root, {row["id"]: row["name"] for row in rows if row["id"]})
-        choices = {key: sorted(Counter(str(row[key]) for row in rows if row[key]).items()) for key in FILTERS}
+    def _write_lists(self, rows: list[RunRow]) -> int:
+        sections = read_sections(self.root, {row.id: row.name for row in rows if row.id})
+        values = {key: [str(getattr(row, key)) for row in rows] for key in FILTERS}
+        choices = {key: sorted(Counter(filter(None, texts)).items()) for key, texts in values.items()}
         pages: dict[str, dict[str, Any]] = {
-            "index.html": overview.overview(rows, sections),
+            "index.html": vars(overview.overview(rows, sections)),
             "runs.html": {"rows": rows, "choices": choices},
-            **{f"{name}.html": {name: found} for name, found in sections.items() if found},
+            **{f"{name}.html": {name: shown} for name, shown in vars(sections).items() if shown},
         }
-        names = [name for name in ("index", "runs", "tables", "figures", "claims") if f"{name}.html" in pages]
+        names = [name for name in LISTS if f"{name}.html" in pages]
         self._env.globals["pages"] = names
         written = sum(self._write(self.folder / name, self._render(name, base="", **of)) for name, of in pages.items())
-        for name in set(sections) - set(names):
+        for name in set(LISTS) - set(names):
             (self.folder / f"{name}.html").unlink(missing_ok=True)
         return written
 
@@ -126,8 +146,8 @@ class Site:
 
     def _sections(self) -> list[str]:
         """The lists that a run's page links to: those there are, by their files in the store."""
-        found = read_sections(self.root, {})
-        return ["index", "runs", *(name for name in ("tables", "figures", "claims") if found.get(name))]
+        sections = read_sections(self.root, {})
+        return ["index", "runs", *(name for name, shown in vars(sections).items() if shown)]
 
     def _page(self, name: str) -> Path:
         return self.folder / "run" / f"{name}.html"
@@ -135,15 +155,15 @@ class Site:
     def _write(self, path: Path, pieces: Iterable[str]) -> int:
         """Replace `path` if its content is another; 1 if it was. No fsync: a lost page is made again."""
         temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
-        found = hashlib.sha256()
+        content = hashlib.sha256()
         try:
             with open(temporary, "wb") as file:
                 for piece in pieces:
                     data = piece.encode("utf-8", "replace")
-                    found.update(data)
+                    content.update(data)
                     file.write(data)
             with contextlib.suppress(OSError), open(path, "rb") as old:
-                if hashlib.file_digest(old, "sha256").digest() == found.digest():
+                if hashlib.file_digest(old, "sha256").digest() == content.digest():
                     return 0
             os.replace(temporary, path)
             return 1
@@ -156,24 +176,27 @@ class Site:
             if path.stem not in names:
                 path.unlink(missing_ok=True)
 
-    def _load(self) -> dict[str, Any]:
-        known: dict[str, Any] = {"runs": {}, "bases": {}}
+    def _load(self) -> State:
+        """What the last build knew; nothing of it where code, templates or conf have changed since."""
+        state = State({}, {})
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            found = json.loads((self.folder / STATE).read_text())
-            if found["composed"] == self._composed:
-                known["bases"] = dict(found["bases"])
-            if found["version"] == self._version:
-                known["runs"] = dict(found["runs"])
-        return known
+            saved = json.loads((self.folder / STATE).read_text())
+            if saved["composed"] == self._composed:
+                state = State({}, dict(saved["bases"]))
+            if saved["version"] == self._version:
+                runs = {key: KnownRun(**{**run, "row": RunRow(**run["row"])}) for key, run in saved["runs"].items()}
+                state = State(runs, state.bases)
+        return state
 
-    def _save(self, state: Mapping[str, Any]) -> None:
-        self._write(self.folder / STATE, json.JSONEncoder().iterencode(state))
+    def _save(self, state: State) -> None:
+        saved = {"version": self._version, "composed": self._composed, **asdict(state)}
+        self._write(self.folder / STATE, json.JSONEncoder().iterencode(saved))
 
 
-def _newest_first(row: Mapping[str, Any]) -> tuple[int, list[int], str]:
+def _newest_first(row: RunRow) -> tuple[int, list[int], str]:
     """What is going on first, then by the time it was finished; what has no result last."""
-    place = {"running": 0, "finished": 1}.get(row["state"], 2)
-    return (place, [-ord(letter) for letter in row["finished_at"]], row["directory"])
+    place = {"running": 0, "finished": 1}.get(row.state, 2)
+    return (place, [-ord(letter) for letter in row.finished_at], row.directory)
 
 
 def _version(composed: str) -> str:

@@ -49,12 +49,12 @@ class _Axis:
     def ticks(self) -> list[float]:
         low, high = self.low, self.high
         if self.log:
-            found = [10.0**n * m for n in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)]
-            found = [value for value in found if low <= math.log10(value) <= high]
-            if len(found) > 6:
-                found = [value for value in found if math.log10(value) % 1 == 0] or found
-            if len(found) >= 2:
-                return found
+            ticks = [10.0**n * m for n in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)]
+            ticks = [value for value in ticks if low <= math.log10(value) <= high]
+            if len(ticks) > 6:
+                ticks = [value for value in ticks if math.log10(value) % 1 == 0] or ticks
+            if len(ticks) >= 2:
+                return ticks
             low, high = 10**low, 10**high
         step = 10 ** math.floor(math.log10((high - low) / 4))
         step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 5)

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from spikelm.config.compose import load_config
+from spikelm.config.paths import PACKAGE
 from spikelm.config.plugins import config_files
 from spikelm.config.recorded import from_record, to_record
-from spikelm.config.schema import PACKAGE, Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
-from spikelm.store.records import digest, plain, write_json
+from spikelm.store.atomic import plain, write_json
+from spikelm.store.hashing import digest
 
 
 @lru_cache(maxsize=4096)

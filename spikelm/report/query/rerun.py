@@ -6,30 +6,37 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from spikelm.config.compose import load_config
+from spikelm.config.paths import config_dir
 from spikelm.config.plugins import config_files
-from spikelm.config.schema import config_dir
-from spikelm.errors import SpikeLMError
-from spikelm.runs.identity import READING, SAID
-from spikelm.runs.labels import system_file, systems
-from spikelm.store.records import digest
+from spikelm.config.recorded import to_record
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.task import TaskConfig
+from spikelm.errors import ConfigError, SpikeLMError
+from spikelm.report.query.settings import neuron_k
+from spikelm.store.hashing import digest
 
 GROUPS = ("neuron", "weights", "backbone", "distill")  # named by their `name`, said only where a default is not it
 #: what cannot change a result, and what is only said about it
-IGNORED = ("tracker.", "force", "dry_run", "runs_dir", "source.mirror")
-KEPT = "trainer.precision"
+IGNORED = ("tracker.", "force", "dry_run", "runs_dir", "source.mirror", "system")
+KEPT = ("trainer.precision", "trainer.compile")  # of the trainer: they can change last digits
+#: fields of a task that say how to read it
+READING = tuple(item.name for item in fields(TaskConfig) if not item.metadata.get("decides", True))
 PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
 SECONDS = 10.0  # of CPU; composing a config takes some 0.2: what does not fit in comes with the next build
+
+
+Settings = dict[str, Any]  # dotted keys of a config and their values, as overrides name them
 
 
 class Commands:
     """Commands of many runs: configs that differ in values alone share one composition, kept in `bases`."""
 
-    def __init__(self, bases: dict[str, dict[str, Any]], seconds: float = SECONDS) -> None:
+    def __init__(self, bases: dict[str, Settings], seconds: float = SECONDS) -> None:
         self.bases = bases
         self._until = time.thread_time() + seconds
 
@@ -44,84 +51,109 @@ class Commands:
         files = [*config_files(), Path(__file__)]
         return digest([[path.name, path.read_text(encoding="utf-8")] for path in sorted(files)])
 
-    def command(self, saved: Mapping[str, Any]) -> str | None:
+    def command(self, config: Config) -> str | None:
         """The exact command, or None when there is no more time for it in this build."""
         try:
-            words = self._words(saved)
+            words = self._words(config)
         except (SpikeLMError, AttributeError, KeyError, TypeError, ValueError):
-            return ""  # a config of another version, or of a neuron that is not installed here
+            return ""  # of a neuron that is not installed here, say
         return None if words is None else " ".join(["spikelm-run", *map(shlex.quote, words)])
 
-    def _words(self, saved: Mapping[str, Any]) -> list[str] | None:
-        wanted, chosen = flat(saved), _choices(saved)
+    def _words(self, config: Config) -> list[str] | None:
+        wanted, chosen = settings(config), _choices(config)
         base = self._base(chosen)
         if base is None:
             return None
         others = [f"{group}={wanted[f'{group}.name']}" for group in GROUPS if _differs(base, wanted, f"{group}.name")]
         if others:
-            chosen = [*chosen, *others]
-            if (base := self._base(chosen)) is None:
+            try:
+                base = self._base([*chosen, *others])
+            except ConfigError:  # a backbone of another kind here: the BERT that BERTSUMABS is pretrained as
+                others = [word for word in others if not word.startswith("backbone=")]
+                base = self._base([*chosen, *others])
+            if base is None:
                 return None
-        changed = [_word(key, value, key in base) for key, value in wanted.items() if _differs(base, wanted, key)]
+            chosen = [*chosen, *others]
+        changed = [
+            _word(key, value, _composed(key, base)) for key, value in wanted.items() if _differs(base, wanted, key)
+        ]
         if base.get("teacher.seed") == base.get("seed") and wanted.get("teacher.seed") == wanted.get("seed"):
             changed = [word for word in changed if not word.startswith("teacher.seed=")]  # it follows the seed
         return [*chosen, *changed]
 
-    def _base(self, chosen: Sequence[str]) -> dict[str, Any] | None:
+    def _base(self, chosen: Sequence[str]) -> Settings | None:
         key = " ".join(chosen)
         if key not in self.bases:
             if self.late:
                 return None
             # Files that are elsewhere today must not keep a command from being told: any folder stands in for them.
             stand_in = [f"source.root={config_dir()}"] if "source=local" in chosen else []
-            self.bases[key] = flat(asdict(load_config([*chosen, *stand_in])))
+            self.bases[key] = settings(load_config([*chosen, *stand_in]))
         return self.bases[key]
 
 
-def rerun_command(saved: Mapping[str, Any]) -> str:
+def rerun_command(config: Config) -> str:
     """The exact command of one run; empty where the config cannot be composed here."""
-    return Commands({}, seconds=float("inf")).command(saved) or ""
+    return Commands({}, seconds=float("inf")).command(config) or ""
 
 
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys and values of what can be overridden and decides something."""
-    found: dict[str, Any] = {}
-    for name, value in config.items():
+def settings(config: Config) -> Settings:
+    """What of a config can be overridden and decides something."""
+    return _flat(to_record(config))
+
+
+def _flat(record: Mapping[str, Any], prefix: str = "") -> Settings:
+    flat: Settings = {}
+    for name, value in record.items():
         key = f"{prefix}{name}"
-        if key.startswith(IGNORED) or (key.startswith("trainer.") and key != KEPT):
-            continue
-        if prefix in ("neuron.", "weights.") and name in SAID and name != "name":
+        if key.startswith(IGNORED) or (key.startswith("trainer.") and key not in KEPT):
             continue
         if prefix == "task." and name in READING:
             continue
+        if key.removeprefix("previous.") in ("neuron", "weights"):
+            value = _overridable(value)
         if isinstance(value, Mapping) and (value or prefix == ""):
-            found |= flat(value, f"{key}.")
+            flat |= _flat(value, f"{key}.")
         else:
-            found[key] = value
-    return found
+            flat[key] = value
+    return flat
+
+
+def _overridable(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A recorded neuron or quantiser with the keys of its YAML, without what only describes it."""
+    place = {key: spec[key] for key in ("embeddings",) if key in spec and spec["target"]}
+    return {
+        "name": spec["name"],
+        **({"_target_": spec["target"]} if spec["target"] else {}),
+        **place,
+        **spec["arguments"],
+    }
+
+
+def _composed(key: str, base: Mapping[str, Any]) -> bool:
+    """Whether Hydra knows the key; those of a previous student are added by its YAML alone."""
+    return key in base and not key.startswith("previous.")
 
 
 def _differs(base: Mapping[str, Any], wanted: Mapping[str, Any], key: str) -> bool:
-    value = wanted.get(key)
-    if key not in wanted or key == "system":
+    if key not in wanted:
         return False
     if key not in base:
-        return value not in (None, "", [], {})
-    return bool(base[key] != value)
+        return wanted[key] not in (None, "", [], {})
+    return bool(base[key] != wanted[key])
 
 
-def _choices(saved: Mapping[str, Any]) -> list[str]:
+def _choices(config: Config) -> list[str]:
     """System or neuron, task, scale, source, T and k, as a person would write them."""
-    neuron, source = saved["neuron"], saved["source"]
-    system = system_file(saved)
-    found = [f"task={saved['task']['name']}", *([f"system={system}"] if system else [f"neuron={neuron['name']}"])]
-    found += [f"scale={saved['scale']}", f"source={source['name']}"]
-    found += [f"recipe={saved['recipe']}"] if saved.get("recipe") else []
-    own = systems()[system] if system else {}
-    for key in ("T", "k"):
-        if key in saved and saved[key] != own.get(key) and (not system or key in neuron):
-            found += [_word(key, saved[key], True)] if key in neuron else []
-    return found
+    system = config.system.name
+    words = [f"task={config.task.name}", f"system={system}" if system else f"neuron={config.neuron.name}"]
+    words += [f"scale={config.scale}", f"source={config.source.name}"]
+    words += [f"recipe={config.recipe}"] if config.recipe else []
+    if not system and config.spiking:
+        words.append(_word("T", config.T, True))
+    if not system and neuron_k(config) is not None:
+        words.append(_word("k", config.k, True))
+    return words
 
 
 def _word(key: str, value: Any, known: bool) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import yaml
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
+from spikelm.report.query.settings import neuron_text
 from spikelm.store.store import Run, Store
 
 
@@ -36,45 +36,32 @@ def list_runs(root: Path) -> int:
 
 def local_root(root: Path, scale: str) -> str:
     """The folder that the runs of a scale on local files were made from, when they agree on one."""
-    configs = [result["config"] for result in Store(root).results() if result["scale"] == scale]
-    found = sorted({config["source"]["root"] for config in configs if config["source"]["name"] == "local"})
-    if len(found) == 1:
-        return str(found[0])
-    what = f"runs from {len(found)} folders" if found else "no runs from local files"
-    raise ConfigError(f"{what} at scale {scale}: which files?", f"source.root={found[0] if found else 'DIR'}")
+    configs = [result.config for result in Store(root).results() if result.scale == scale]
+    folders = sorted({str(config.source.root) for config in configs if config.source.name == "local"})
+    if len(folders) == 1:
+        return folders[0]
+    what = f"runs from {len(folders)} folders" if folders else "no runs from local files"
+    raise ConfigError(f"{what} at scale {scale}: which files?", f"source.root={folders[0] if folders else 'DIR'}")
 
 
 def _cells(run: Run) -> list[str]:
     result = run.result()
-    config = result["config"] if result else _saved_config(run)
-    first = [run.id[:8], run.directory.parent.name.replace("-", "/", 1), *_what(config)]
+    config = result.config if result else run.saved_config()
+    first = [run.id[:8], run.directory.parent.name.replace("-", "/", 1), *_settings(config)]
     if result is None:
         return [*first, run.state, "", "", ""]
-    metric, value = next(iter(result["metrics"].items()))
-    rate = result["firing_rate"]["mean"]
+    rate, energy = result.firing_rate.mean, result.energy_mj.fp32
     return [
         *first,
-        f"{metric} {value:.2f}",
+        result.first_metric,
         "" if rate is None else f"{rate:.1%}",
-        "" if result["energy_mj"]["fp32"] is None else f"{result['energy_mj']['fp32']:.4f}",
-        f"{result['seconds']:.0f}",
+        "" if energy is None else f"{energy:.4f}",
+        f"{result.seconds:.0f}",
     ]
 
 
-def _saved_config(run: Run) -> dict[str, Any]:
-    try:
-        return yaml.safe_load((run.directory / "config.yaml").read_text()) or {}
-    except (OSError, yaml.YAMLError):
-        return {}
-
-
-def _what(config: dict[str, Any]) -> list[str]:
+def _settings(config: Config | None) -> list[str]:
     """Neuron with its T, k and the seed; scale and source."""
-    if not config:
+    if config is None:
         return ["?", "?"]
-    neuron = config["neuron"]
-    settings = [f"{key}={neuron[key]:g}" for key in ("T", "k") if key in neuron]
-    return [
-        " ".join([neuron["name"], *settings, f"s{config['seed']}"]),
-        f"{config['scale']} {config['source']['name']}",
-    ]
+    return [f"{neuron_text(config)} s{config.seed}", f"{config.scale} {config.source.name}"]

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from spikelm.config.schema import Config, default_runs_dir
+from spikelm.config.paths import default_runs_dir
+from spikelm.config.settings.schema import Config
 from spikelm.report.query.composed import composed
 from spikelm.runs.experiment import open_run
 from spikelm.runs.identity import identity
-from spikelm.store.records import digest
+from spikelm.store.hashing import digest
+from spikelm.store.result import Result
 from spikelm.store.store import Run
 
 #: where files are says nothing about a result
@@ -85,13 +87,13 @@ class Wanted(NamedTuple):
         return " ".join(["spikelm-run", *words])
 
 
-class Found(NamedTuple):
+class SelectedRun(NamedTuple):
     """A wanted run: its config, its directory (there or not) and its result, None while it is not finished."""
 
     wanted: Wanted
     config: Config
     run: Run
-    result: dict[str, Any] | None
+    result: Result | None
 
 
 class Results:
@@ -99,9 +101,9 @@ class Results:
 
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
-        self._found: dict[Wanted, Found] = {}
+        self._found: dict[Wanted, SelectedRun] = {}
 
-    def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> Found:
+    def find(self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()) -> SelectedRun:
         """The run of a system on a task. A pretrained or general run has the seed of its stage: all seeds share it."""
         wanted = Wanted(system, task, self.selection.seeds[0] if seed is None else seed, tuple(extra))
         if wanted not in self._found:
@@ -111,11 +113,5 @@ class Results:
                 config = replace(config, seed=stage.seed)
                 wanted = wanted._replace(seed=stage.seed)
             run = open_run(config)
-            self._found[wanted] = Found(wanted, config, run, run.result())
+            self._found[wanted] = SelectedRun(wanted, config, run, run.result())
         return self._found[wanted]
-
-    def result(
-        self, system: str, task: str, seed: int | None = None, extra: Sequence[str] = ()
-    ) -> dict[str, Any] | None:
-        """Its finished result, or None."""
-        return self.find(system, task, seed, extra).result

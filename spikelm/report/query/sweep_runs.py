@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spikelm.config.compose import load_config, sweep_values
-from spikelm.config.schema import Config
+from spikelm.config.compose import load_config
+from spikelm.config.overrides import sweep_values
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.runs.experiment import open_run
 from spikelm.store.store import Run
@@ -31,9 +32,9 @@ def jobs_of(overrides: Sequence[str]) -> list[Job]:
     """Every combination, as Hydra's sweeper makes it; what names the same run (T of the ANN) comes once."""
     if misplaced := [override for override in overrides if override.startswith("-")]:
         raise ConfigError(f"{misplaced[0]} is not an override", "options come before the overrides")
-    found: dict[str, Job] = {}
+    jobs: dict[str, Job] = {}
     for combination in itertools.product(*sweep_values(overrides)):
         config = load_config(combination)
         run = open_run(config)
-        found.setdefault(run.id, Job(tuple(combination), config, run))
-    return list(found.values())
+        jobs.setdefault(run.id, Job(tuple(combination), config, run))
+    return list(jobs.values())

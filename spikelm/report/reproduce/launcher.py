@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from spikelm.config.schema import BackboneConfig
+from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.errors import ConfigError
 from spikelm.machine.cpu import side_by_side, usable_cores
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from spikelm.config.schema import Config
-from spikelm.report.query.selection import Found
+from spikelm.config.settings.schema import Config
+from spikelm.report.query.selection import SelectedRun
 from spikelm.runs.experiment import open_run
-from spikelm.runs.identity import label, prerequisites
+from spikelm.runs.labels import title
 from spikelm.runs.plan import planned_steps
+from spikelm.runs.prerequisites import prerequisites
+from spikelm.store.result import Result
 from spikelm.store.store import Run
 
 
@@ -33,55 +34,62 @@ class Need:
 
     @property
     def title(self) -> str:
-        return f"{self.config.task.name} {self.config.system or label(self.config)} T={self.config.time_steps}"
+        return f"{self.config.task.name} {title(self.config)} T={self.config.time_steps}"
 
 
 class Timings:
     """Seconds of finished runs, to tell those of others by; where there are none, of runs in runs/reference."""
 
-    def __init__(self, results: Iterable[dict[str, Any]], elsewhere: Iterable[dict[str, Any]] = ()) -> None:
-        self.elsewhere = Timings(found) if (found := list(elsewhere)) else None
-        self.same: dict[tuple, list[float]] = {}
-        self.alike: dict[tuple, list[float]] = {}  # a step and a time step
-        self.kind: dict[tuple, list[float]] = {}
+    def __init__(self, results: Iterable[Result], elsewhere: Iterable[Result] = ()) -> None:
+        self.elsewhere = Timings(others) if (others := list(elsewhere)) else None
+        self.same: dict[tuple[str | int, ...], list[float]] = {}  # of the same system and task
+        self.kind: dict[tuple[str, str], list[float]] = {}  # of the same kind of task
+        self.paces: dict[tuple[str, str], list[float]] = {}  # the same, for one step and one time step
         for result in results:
-            config, seconds = result["config"], float(result["seconds"])
-            neuron, task = config["neuron"], config["task"]
-            T = int(neuron.get("T", 1))
-            same = (result["scale"], task["name"], neuron["name"], T, config["backbone"].get("kind", "bert"))
-            self.same.setdefault(same, []).append(seconds)
-            self.kind.setdefault((result["scale"], task["kind"]), []).append(seconds)
-            if result.get("steps"):
-                self.alike.setdefault((result["scale"], task["kind"]), []).append(seconds / (result["steps"] * T))
+            config = result.config
+            group = _group(config)
+            self.same.setdefault(_system(config), []).append(result.seconds)
+            self.kind.setdefault(group, []).append(result.seconds)
+            if result.steps:
+                pace = result.seconds / (result.steps * config.time_steps)
+                self.paces.setdefault(group, []).append(pace)
 
     def about(self, config: Config) -> float | None:
         """Of the same system and task; else by the steps of a task of its kind; else as long as one of its kind."""
-        found = self._about(config)
-        return self.elsewhere.about(config) if found is None and self.elsewhere else found
+        seconds = self._about(config)
+        return self.elsewhere.about(config) if seconds is None and self.elsewhere else seconds
 
     def _about(self, config: Config) -> float | None:
-        T, group = config.time_steps, (config.scale, config.task.kind)
-        same = (config.scale, config.task.name, str(config.neuron["name"]), T, config.backbone.kind)
-        if found := self.same.get(same):
-            return statistics.median(found)
-        if (steps := planned_steps(config)) and (paces := self.alike.get(group)):
-            return statistics.median(paces) * steps * T
+        group = _group(config)
+        if same := self.same.get(_system(config)):
+            return statistics.median(same)
+        if (steps := planned_steps(config)) and (paces := self.paces.get(group)):
+            return statistics.median(paces) * steps * config.time_steps
         return statistics.median(self.kind[group]) if group in self.kind else None
 
 
-def needs_of(wanted: Sequence[Found], timings: Timings) -> list[Need]:
+def _system(config: Config) -> tuple[str | int, ...]:
+    """What runs that take equally long have in common."""
+    return (config.scale, config.task.name, config.neuron.name, config.time_steps, config.backbone.kind)
+
+
+def _group(config: Config) -> tuple[str, str]:
+    return config.scale, config.task.kind
+
+
+def needs_of(wanted: Sequence[SelectedRun], timings: Timings) -> list[Need]:
     """The wanted runs with all they need, each once, what is needed first coming first."""
-    found: dict[str, Need] = {}
+    needs: dict[str, Need] = {}
     asked = {one.run.id for one in wanted}
     waited_for: set[str] = set()
     again: set[str] = set()
 
     def visit(config: Config, run: Run, finished: bool) -> None:
-        if run.id in found:
+        if run.id in needs:
             return
         if not finished:
             visit_before(config)
-        found[run.id] = Need(config, run, finished, run.id in asked, None if finished else timings.about(config))
+        needs[run.id] = Need(config, run, finished, run.id in asked, None if finished else timings.about(config))
 
     def visit_before(config: Config) -> None:
         for needed in prerequisites(config).values():
@@ -98,7 +106,7 @@ def needs_of(wanted: Sequence[Found], timings: Timings) -> list[Need]:
         replace(need, needed=id in waited_for, again=True, seconds=timings.about(need.config))
         if id in again
         else replace(need, needed=id in waited_for)
-        for id, need in found.items()
+        for id, need in needs.items()
     ]
 
 
@@ -107,7 +115,7 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{max(1, round(seconds / 60))} min"
 
 
-def show_plan(title: str, needs: Sequence[Need], console: Console, at_once: int = 1) -> None:
+def show_needs(title: str, needs: Sequence[Need], console: Console, at_once: int = 1) -> None:
     """The runs needed, those there are, and about how long the others take, by task."""
     todo = [need for need in needs if not need.finished]
     asked = [need for need in needs if need.asked]
@@ -124,13 +132,13 @@ def show_plan(title: str, needs: Sequence[Need], console: Console, at_once: int 
     if again := [need for need in needs if need.again]:
         names = ", ".join(need.title for need in again)
         console.print(f"  {len(again)} more are made again for their weights, which are gone: {names}", highlight=False)
-    known = [need.seconds for need in (*todo, *again) if need.seconds is not None]
-    unknown = len(todo) + len(again) - len(known)
-    console.print(f"  to do: {_time(known, unknown, at_once)}", soft_wrap=True, highlight=False)
+    times = [need.seconds for need in (*todo, *again) if need.seconds is not None]
+    unknown = len(todo) + len(again) - len(times)
+    console.print(f"  to do: {_time(times, unknown, at_once)}", soft_wrap=True, highlight=False)
 
 
 def _by_task(needs: Sequence[Need]) -> Table:
-    """A row a task; the systems of several tasks are named once."""
+    """One row per task; the systems of several tasks are named once."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("task")
     for column in ("runs", "finished", "to do", "about"):
@@ -141,7 +149,7 @@ def _by_task(needs: Sequence[Need]) -> Table:
         group = [need for need in needs if need.config.task.name == task]
         rest = [need for need in group if not need.finished]
         about = [need.seconds for need in rest if need.seconds is not None]
-        some = "+" if len(about) < len(rest) else ""
+        more = "+" if len(about) < len(rest) else ""
         names = tuple(dict.fromkeys(need.title.partition(" ")[2] for need in rest))
         first = said.setdefault(names, task)
         repeated = len(names) > 2 and first != task
@@ -150,16 +158,16 @@ def _by_task(needs: Sequence[Need]) -> Table:
             str(len(group)),
             str(len(group) - len(rest)),
             str(len(rest)),
-            f"{minutes(sum(about))}{some}" if about else ("?" if rest else ""),
+            f"{minutes(sum(about))}{more}" if about else ("?" if rest else ""),
             f"the same {len(names)} as {first}" if repeated else ", ".join(names),
         )
     return table
 
 
-def _time(known: Sequence[float], unknown: int, at_once: int) -> str:
+def _time(times: Sequence[float], unknown: int, at_once: int) -> str:
     """How long it takes, as far as earlier runs tell."""
-    if not known:
+    if not times:
         return "no earlier run tells how long it takes"
-    side_by_side = f", {minutes(sum(known) / at_once)} with {at_once} at a time" if at_once > 1 else ""
+    side_by_side = f", {minutes(sum(times) / at_once)} with {at_once} at a time" if at_once > 1 else ""
     rest = f", and {unknown} run{'s' if unknown > 1 else ''} of which no earlier one tells" if unknown else ""
-    return f"about {minutes(sum(known))} of runs one after the other{side_by_side}{rest}"
+    return f"about {minutes(sum(times))} of runs one after the other{side_by_side}{rest}"

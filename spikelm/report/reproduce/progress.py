@@ -15,13 +15,15 @@ from rich.table import Table
 from rich.text import Text
 
 from spikelm.report.reproduce.needs import Need, minutes
+from spikelm.store.result import Result
+from spikelm.sweeps.summary import JobRecord, records_of
 
 EVERY = 2.0  # seconds between two looks at the store
 TRUST = 0.1  # how much of a plan has to be done to tell its pace as well as the plan does
 LAST = 6  # finished runs that stay on the screen
 
 
-class Overview:
+class Progress:
     """Which runs of a plan have finished, which are going on and at which step, and about how long the rest takes."""
 
     def __init__(self, needs: Sequence[Need], console: Console, at_once: int = 1) -> None:
@@ -43,7 +45,7 @@ class Overview:
         return new
 
     def follow(self, process: subprocess.Popen[Any]) -> int:
-        """Until the process ends: a live table on a terminal, a line a finished run elsewhere. Its exit code."""
+        """Until the process ends: a live table on a terminal, one line per finished run elsewhere. Its exit code."""
         if not self.console.is_terminal:
             while process.poll() is None:
                 time.sleep(EVERY / 4)
@@ -90,10 +92,9 @@ class Overview:
         return Group(title, bar, table)
 
 
-def summary(need: Need, result: dict[str, Any]) -> str:
+def summary(need: Need, result: Result) -> str:
     """A finished run in a line."""
-    name, value = next(iter(result["metrics"].items()))
-    return f"{need.title}: {name} {value:.2f}, {result['seconds']:.0f} s, run {need.run.id[:8]}"
+    return f"{need.title}: {result.first_metric}, {result.seconds:.0f} s, run {need.run.id[:8]}"
 
 
 def step_of(need: Need) -> str:
@@ -102,8 +103,6 @@ def step_of(need: Need) -> str:
     return f", step {max(step for step, _, _ in rows)}" if rows else ", starting"
 
 
-def failures(folder: Path) -> list[dict[str, Any]]:
+def failures(folder: Path) -> list[JobRecord]:
     """The failed jobs of a sweep, from the records it left."""
-    from spikelm.sweeps.summary import records_of
-
-    return [record for record in records_of(folder) if record["status"] == "failed"]
+    return [record for record in records_of(folder) if record.status == "failed"]

@@ -6,26 +6,25 @@ read like any other store (--runs-dir), and what is copied from it into another 
 
 from __future__ import annotations
 
-import copy
 import shutil
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import Verdict, check_claims
-from spikelm.report.claims.verdicts import numbers_text, write_claims
+from spikelm.report.claims.show_claims import numbers_text, write_claims
 from spikelm.report.figures.figures import FIGURES, Drawn, draw_figure, figure_runs, load_figure, write_figure
 from spikelm.report.query.selection import SEEDS, Results, Selection
 from spikelm.report.tables.build import build_table, table_runs
 from spikelm.report.tables.cells import TableData
-from spikelm.report.tables.formats import markdown_table
+from spikelm.report.tables.formats import markdown_table, write_table
 from spikelm.report.tables.paper_table import TABLES, load_table
-from spikelm.report.tables.render import write_table
-from spikelm.store.records import digest, write_atomic, write_json
+from spikelm.store.atomic import write_atomic, write_json
+from spikelm.store.result import Result
 from spikelm.store.store import Run, Store
 
 TITLE = "# Reference results"
@@ -35,7 +34,7 @@ def renew(selection: Selection, target: Path) -> Path:
     """Make `target` anew from the finished runs of a selection; its index says what is missing."""
     runs = _finished(selection)
     _empty(target)
-    told = [_keep(run, result, target) for run, result in runs.items()]
+    kept = [_keep(run, result, target) for run, result in runs.items()]
     for probe in (selection.root / "figures" / "data").glob("*.json"):
         folder = target / "figures" / "data"
         if any(probe.stem.endswith(run.id) for run in runs):
@@ -53,7 +52,7 @@ def renew(selection: Selection, target: Path) -> Path:
     write_claims(verdicts, here)
     shutil.rmtree(target / ".cache", ignore_errors=True)  # of composing, with places of this machine
     path = target / "README.md"
-    write_atomic(path, _index(here, told, tables, figures, verdicts))
+    write_atomic(path, _index(here, kept, tables, figures, verdicts))
     return path
 
 
@@ -67,38 +66,37 @@ def _empty(target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
 
 
-def _finished(selection: Selection) -> dict[Run, dict[str, Any]]:
+def _finished(selection: Selection) -> dict[Run, Result]:
     """The finished runs of all tables, figures and claims, and those they were made from."""
     results, store = Results(selection), Store(selection.root)
     wanted = [one for id in TABLES for one in table_runs(load_table(id), results)]
     wanted += [one for id in FIGURES for one in figure_runs(load_figure(id), results)]
-    todo = [found.run.id for one in dict.fromkeys(wanted) if (found := results.find(*one)).result]
+    todo = [selected.run.id for one in dict.fromkeys(wanted) if (selected := results.find(*one)).result]
     todo += [id for one in check_claims(results) for id in one.runs]
     for id in FIGURES:  # what is seen in the weights is kept as numbers while there are weights
         plt.close(draw_figure(id, results).figure)
-    known: dict[str, tuple[Run, dict[str, Any]]] = {}
+    finished: dict[str, tuple[Run, Result]] = {}
     while todo:
         run = store.find(id := todo.pop())
-        if id in known or run is None or (result := run.result()) is None:
+        if id in finished or run is None or (result := run.result()) is None:
             continue
-        known[id] = run, result
-        todo += [str(result[role]) for role in ("pretrained", "teacher") if result.get(role)]
-    return dict(sorted(known.values(), key=lambda pair: pair[0].directory))
+        finished[id] = run, result
+        todo += result.needs.values()
+    return dict(sorted(finished.values(), key=lambda pair: pair[0].directory))
 
 
-def _keep(run: Run, result: dict[str, Any], target: Path) -> dict[str, Any]:
+def _keep(run: Run, result: Result, target: Path) -> Result:
     """Write a result under `target`, with a checksum of its own, because it leaves out where the store was."""
-    kept = {key: value for key, value in copy.deepcopy(result).items() if key != "checksum"}
-    kept["config"]["runs_dir"] = "runs"
+    kept = result.model_copy(update={"config": replace(result.config, runs_dir="runs")})
     folder = target / run.directory.parent.name / run.directory.name
     folder.mkdir(parents=True)
-    write_json(folder / "result.json", {**kept, "checksum": digest(kept)})
+    write_json(folder / "result.json", kept.to_record())
     return kept
 
 
 def _index(
     selection: Selection,
-    told: Sequence[dict[str, Any]],
+    kept: Sequence[Result],
     tables: Sequence[TableData],
     figures: Sequence[Drawn],
     verdicts: Sequence[Verdict],
@@ -108,8 +106,8 @@ def _index(
     words += [f"SOURCE={selection.source}"] if selection.source else []
     words += [f"SEEDS={','.join(map(str, selection.seeds))}"] if selection.seeds != SEEDS else []
     words += [f'OVERRIDES="{" ".join(selection.overrides)}"'] if selection.overrides else []
-    days = sorted({str(result["finished_at"])[:10] for result in told})
-    hours = sum(float(result["seconds"]) for result in told) / 3600
+    days = sorted({result.finished_at[:10] for result in kept})
+    hours = sum(result.seconds for result in kept) / 3600
     missing = len(
         {command for table in tables for command in table.missing} | {c for one in figures for c in one.missing}
     )
@@ -118,7 +116,7 @@ def _index(
         "",
         f"What `{' '.join(words)}` has made{' so far' if missing else ''}, kept by `spikelm-report reference` on"
         f" {time.strftime('%Y-%m-%d')}:"
-        f" {len(told)} finished runs ({_span(days)}; {hours:.1f} hours of runs, one after the other, {_threads(told)}),"
+        f" {len(kept)} finished runs ({_span(days)}; {hours:.1f} hours of runs, one after the other, {_threads(kept)}),"
         f" {missing or 'none'} missing. Scores at this scale and source say nothing about the paper's data.",
         "",
         "Every folder but `tables` and `figures` has `result.json` files, without weights. The folder is a store:"
@@ -142,8 +140,8 @@ def _span(days: Sequence[str]) -> str:
     return " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "no day"
 
 
-def _threads(told: Iterable[dict[str, Any]]) -> str:
-    counts = sorted({int(result["threads"]) for result in told if result.get("threads")})
+def _threads(kept: Iterable[Result]) -> str:
+    counts = sorted({result.threads for result in kept})
     return f"{' or '.join(map(str, counts)) or '?'} thread{'s' if counts != [1] else ''} each"
 
 

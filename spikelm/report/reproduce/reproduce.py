@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import subprocess
 import sys
@@ -12,12 +11,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from spikelm.machine.disk import disk_errors
 from spikelm.machine.signals import Stopped
 from spikelm.report.query.selection import Results, Wanted
 from spikelm.report.reproduce.launcher import jobs_at_once
-from spikelm.report.reproduce.needs import Timings, needs_of, show_plan
-from spikelm.report.reproduce.progress import Overview, failures
-from spikelm.store.records import disk_errors, write_atomic
+from spikelm.report.reproduce.needs import Timings, needs_of, show_needs
+from spikelm.report.reproduce.progress import Progress, failures
+from spikelm.store.atomic import write_atomic
 from spikelm.store.store import Store
 from spikelm.sweeps.job_file import CHOSEN, FILE, write_jobs
 
@@ -35,11 +35,11 @@ def reproduce(
     """
     console = Console()
     root = results.selection.root
-    found = [results.find(*one) for one in dict.fromkeys(wanted)]
-    needs = needs_of(found, Timings(Store(root).results(), Store(root / "reference").results()))
-    at_once = jobs_at_once(launcher, found[0].config.backbone) if found else 1
-    show_plan(title, needs, console, at_once)
-    missing = [one for one in found if one.result is None]
+    selected = [results.find(*one) for one in dict.fromkeys(wanted)]
+    needs = needs_of(selected, Timings(Store(root).results(), Store(root / "reference").results()))
+    at_once = jobs_at_once(launcher, selected[0].config.backbone) if selected else 1
+    show_needs(title, needs, console, at_once)
+    missing = [one for one in selected if one.result is None]
     if not missing or plan_only:
         return 0
     needed = {need.run.id for need in needs if need.needed}
@@ -47,11 +47,11 @@ def reproduce(
     folder = root / "sweeps" / time.strftime("%Y-%m-%d_%H-%M-%S")
     options = [*results.selection.options, *launcher]
     console.print(f"  by {' '.join(launcher)} (another one: --launcher)", soft_wrap=True, highlight=False)
-    return _run(jobs, options, folder, Overview(needs, console, at_once), console)
+    return _run(jobs, options, folder, Progress(needs, console, at_once), console)
 
 
 def _run(
-    jobs: Sequence[Sequence[str]], options: Sequence[str], folder: Path, overview: Overview, console: Console
+    jobs: Sequence[Sequence[str]], options: Sequence[str], folder: Path, progress: Progress, console: Console
 ) -> int:
     """The jobs as one sweep in a process of its own; what it prints goes to a file beside its records."""
     with disk_errors(folder):
@@ -64,14 +64,15 @@ def _run(
         command = [sys.executable, "-m", "spikelm.cli.main", "-m", *words]
         with subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, text=True) as process:
             try:
-                code = overview.follow(process)
+                code = progress.follow(process)
             except (KeyboardInterrupt, Stopped):
                 _end(process)
                 raise
-    for record in failures(folder):
-        console.print(f"  failed: {record.get('error', 'no record')}", markup=False, highlight=False, soft_wrap=True)
-        console.print(f"  retry: {shlex.join(['spikelm-run', *record['overrides']])}", markup=False, soft_wrap=True)
-    if code and not failures(folder):
+    failed = failures(folder)
+    for record in failed:
+        console.print(f"  failed: {record.error}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"  retry: {record.retry}", markup=False, soft_wrap=True)
+    if code and not failed:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
         console.print(f"  the sweep ended with code {code}:\n{tail}", markup=False, highlight=False)
     return code

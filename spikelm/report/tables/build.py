@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from statistics import fmean
-from typing import Any
+from typing import NamedTuple
 
-from spikelm.config.schema import Config
+from spikelm.catalog.kinds import kind_of
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, DataError
-from spikelm.report.query.selection import Results, Wanted
-from spikelm.report.tables.cells import Cell, Line, TableData
-from spikelm.report.tables.measures import Value, has_pretraining, row_values
-from spikelm.report.tables.paper_table import AUDITED, GLUE, Column, Footnote, PaperTable, Row
+from spikelm.report.query.selection import Results, SelectedRun, Wanted
+from spikelm.report.query.settings import spike_levels
+from spikelm.report.tables.cells import Cell, Line, RunRef, TableData
+from spikelm.report.tables.paper_table import AUDITED, GLUE, Column, Footnote, PaperTable, Printed, Row
 
+#: the tasks with texts to generate
+TEXTS = ("sum/xsum", "sum/cnn_dm", "mt/wmt16_enro")
 GIVEN = "The weights were given, not pretrained here: energy and firing are means over the fine-tuned runs."
 
 
@@ -33,7 +36,7 @@ def build_table(table: PaperTable, results: Results) -> TableData:
             if column.name == "avg" and table.chosen is None and (wrong := misprinted_average(table, row)):
                 remarks.append(wrong)
             places = [_place(footnotes, text) for text in dict.fromkeys(remarks)]
-            cells[column.name] = _cell(column, row, [found.get(column.name) for found in values], places)
+            cells[column.name] = _cell(column, row, [of_seed.get(column.name) for of_seed in values], places)
         lines.append(Line(row.name, row.system, cells))
     given = any(config.backbone.path for config in _configs(table, results).values())
     few = [] if table.chosen is None else ["+".join(task.rpartition("/")[2] for task in table.chosen)]
@@ -76,8 +79,8 @@ def at_scale(table: PaperTable, results: Results) -> tuple[PaperTable, list[str]
         error = _refused(row, table.row_tasks(row), results)
         if error and not row.tasks and table.row_tasks(row) == ["pretrain"]:
             tuned = [f"glue/{task}" for task in GLUE]
-            if there := tuple(task for task in tuned if not _refused(row, [task], results)):
-                row, error = replace(row, tasks=there), ""
+            if possible := tuple(task for task in tuned if not _refused(row, [task], results)):
+                row, error = replace(row, tasks=possible), ""
         if error:
             notes.append(f"{row.name} cannot be run at scale {results.selection.scale}: {error}.")
             row = replace(row, system=None)
@@ -102,7 +105,7 @@ def _refused(row: Row, tasks: Sequence[str], results: Results) -> str:
 def misprinted_average(table: PaperTable, row: Row) -> str:
     """What is to be said where the mean of the printed entries is not the printed average; empty where it is."""
     printed = row.paper.get("avg")
-    entries = [float(row.paper[c.name]) for c in table.columns if c.score and row.paper[c.name] is not None]
+    entries = [float(value) for c in table.columns if c.score and (value := row.paper[c.name]) is not None]
     if printed is None or not entries or abs(fmean(entries) - float(printed)) <= 0.051:
         return ""
     return f"The paper prints {printed}; its {len(entries)} entries average {fmean(entries):.2f}."
@@ -121,7 +124,7 @@ def computed_from(table: PaperTable, results: Results) -> str:
         )
     if names & {"energy_fp32", "energy_fp16", "firing"}:
         measure = next(iter(configs.values())).measure
-        others = list(dict.fromkeys(c.system for c in configs.values() if not has_pretraining(c)))
+        others = list(dict.fromkeys(c.system.title for c in configs.values() if not has_pretraining(c)))
         which = f"; of {', '.join(others)}, which have none of their own, the fine-tuned runs" if others else ""
         return (
             f"Energy and firing rates are measured on {measure.samples} samples of {measure.length} tokens with the "
@@ -146,25 +149,25 @@ def _place(footnotes: list[str], text: str) -> int:
 
 
 def _cell(column: Column, row: Row, values: Sequence[Value | None], footnotes: Sequence[int]) -> Cell:
-    there = [value for value in values if value is not None]
-    lacking = len(values) - len(there) if there else 0
-    if len({value.runs for value in there}) == 1:  # all seeds share the pretrained run: one value, not many
-        there = there[:1]
+    ours = [value for value in values if value is not None]
+    lacking = len(values) - len(ours) if ours else 0
+    if len({value.runs for value in ours}) == 1:  # all seeds share the pretrained run: one value, not many
+        ours = ours[:1]
     paper = row.paper[column.name]
     printed = _digits(column, paper)
     return Cell(
         column=column.name,
-        ours=tuple(value.value for value in there),
+        ours=tuple(value.value for value in ours),
         paper=paper,
-        digits=_own_digits(column, printed, there),
+        digits=_own_digits(column, printed, ours),
         difference_digits=printed,
-        runs=tuple(dict.fromkeys(run for value in there for run in value.runs)),
+        runs=tuple(dict.fromkeys(run for value in ours for run in value.runs)),
         footnotes=tuple(footnotes),
         lacking=lacking,
     )
 
 
-def _digits(column: Column, paper: Any) -> int:
+def _digits(column: Column, paper: Printed) -> int:
     """As many as the paper prints."""
     if column.measure == "T" or isinstance(paper, int):
         return 0
@@ -180,3 +183,146 @@ def _own_digits(column: Column, printed: int, ours: Sequence[Value]) -> int:
 
 def _finished(results: Results, wanted: Wanted) -> bool:
     return results.find(*wanted).result is not None
+
+
+# --- our numbers of one row, each with the runs it was computed from ---
+
+
+class Value(NamedTuple):
+    """A number or word and the runs it was computed from."""
+
+    value: float | str
+    runs: tuple[RunRef, ...]
+
+
+Values = dict[str, Value]  # by column or measure; what is not there has not been run
+
+
+def row_values(table: PaperTable, row: Row, results: Results, seed: int) -> Values:
+    """Our values of a row, as far as its runs are finished; a missing one is absent, never zero."""
+    if row.system is None:
+        return {}
+    tuned = _task_runs(table, row, results, seed)
+    values = _task_values(table, row, tuned)
+    measures = {column.measure for column in table.columns if not column.task} - {"avg"}
+    if measures - set(AUDITED):
+        values |= system_measures(results, row.system, list(tuned.values()), seed)
+    if measures & set(AUDITED):
+        values |= _audited(results, row, seed)
+    return values
+
+
+def _task_runs(table: PaperTable, row: Row, results: Results, seed: int) -> dict[str, SelectedRun]:
+    """The runs behind the row's scores, by task."""
+    of_columns = [column.task for column in (*table.columns, *table.averaged) if column.task]
+    tasks = dict.fromkeys([*of_columns, *(task for task in row.tasks if task.startswith("glue/"))])
+    needed = set(table.row_tasks(row))
+    return {task: results.find(str(row.system), task, seed) for task in tasks if task in needed}
+
+
+def _task_values(table: PaperTable, row: Row, tuned: Mapping[str, SelectedRun]) -> Values:
+    """Scores and measures of single tasks, and the average where all of its entries are there."""
+    values = {
+        column.name: value
+        for column in (*table.columns, *table.averaged)
+        if column.task in tuned and (value := _task_value(tuned[column.task], column, row)) is not None
+    }
+    averaged = [column.name for column in table.averaged if column.task in tuned]
+    if averaged and all(name in values for name in averaged):
+        entries = [values[name] for name in averaged]
+        runs = tuple(dict.fromkeys(run for entry in entries for run in entry.runs))
+        values["avg"] = Value(fmean(float(entry.value) for entry in entries), runs)
+    return values
+
+
+def _task_value(selected: SelectedRun, column: Column, row: Row) -> Value | None:
+    """A metric or measure of one run."""
+    result = selected.result
+    if result is None:
+        return None
+    if column.measure == "energy_generated":
+        value = result.energy_detail.generated.fp32 if result.energy_detail else None
+    else:
+        metric = row.metrics.get(column.name) or column.metric or next(iter(result.metrics))
+        value = result.metrics.get(metric)
+    return None if value is None else Value(value, (reference(selected),))
+
+
+def reference(selected: SelectedRun) -> RunRef:
+    """A run's id and where it is below the store."""
+    return selected.run.id, f"{selected.run.directory.parent.name}/{selected.run.directory.name}"
+
+
+def has_pretraining(config: Config) -> bool:
+    """Whether a system has a pretrained run of its own, with its own neurons."""
+    converted_later = config.converted and config.distill.start.weights != "pretrained"
+    return not (config.backbone.path or config.backbone.keep_layers or converted_later)
+
+
+def system_measures(results: Results, system: str, tuned: Sequence[SelectedRun], seed: int) -> Values:
+    """T, energies, firing rate, bits and levels of a system."""
+    measured = _measured_runs(results, system, tuned, seed)
+    values = _bits([*tuned, *measured])
+    if not measured:
+        return values
+    of_runs = [run.result for run in measured if run.result]
+    runs, config = tuple(map(reference, measured)), measured[0].config
+    values["T"] = Value(config.time_steps if of_runs[0].spikes else 1, runs)
+    energies = {
+        "energy_fp32": [one.energy_mj.fp32 for one in of_runs],
+        "energy_fp16": [one.energy_mj.fp16 for one in of_runs],
+    }
+    for name, energy in energies.items():
+        if (mean := _mean(energy)) is not None:
+            values[name] = Value(mean, runs)
+    if (rate := _mean([one.firing_rate.mean for one in of_runs])) is not None:
+        values["firing"] = Value(100 * rate, runs)
+        values["levels"] = Value(spike_levels(config), runs)
+    return values
+
+
+def _measured_runs(results: Results, system: str, tuned: Sequence[SelectedRun], seed: int) -> list[SelectedRun]:
+    """Where energy and firing rate come from: the system's pretrained run, or the fine-tuned ones if it has none."""
+    if tuned and not has_pretraining(tuned[0].config):
+        return [run for run in tuned if run.result]
+    pretrained = results.find(system, "pretrain", seed)
+    return [pretrained] if pretrained.result else []
+
+
+def _bits(runs: Sequence[SelectedRun]) -> Values:
+    """Bits of weights and activations, which every run of a system says."""
+    for run in runs:
+        if run.result:
+            bits, used = run.result.bits, (reference(run),)
+            return {"weight_bits": Value(bits.weights, used), "act_bits": Value(bits.activations, used)}
+    return {}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None where it does not apply to the system."""
+    return None if None in values else fmean(value for value in values if value is not None)
+
+
+def _audited(results: Results, row: Row, seed: int) -> Values:
+    """What the audit of a system's runs said, and what it was run on (table 1)."""
+    system = str(row.system)
+    audited = [run for task in row.tasks if (run := results.find(system, task, seed)).result]
+    if not audited:
+        return {}
+    runs = tuple(map(reference, audited))
+    extents = {run.result.spike_driven.verdict for run in audited if run.result}
+    verdict = extents.pop() if len(extents) == 1 else "partly"
+    values = {"verdict": Value(verdict, runs), "operations": Value("ACs" if verdict == "fully" else "MACs", runs)}
+    kinds = kind_of(audited[0].config.backbone).tasks
+    # A SpikeLM of texts is a BART: the row's own tasks tell what else the system is made for.
+    able = {*kinds, *(run.config.task.kind for run in audited)}
+    writes_on = kinds == ("pretrain",) and any(run.config.task.name == "pretrain" for run in audited)
+    for name, kind, tasks in (
+        ("discrimination", "classification", [f"glue/{task}" for task in GLUE]),
+        ("generation", "seq2seq", TEXTS),
+    ):
+        if kind not in able:
+            values[name] = Value("plain text" if name == "generation" and writes_on else "none", runs)
+        elif done := [run for task in tasks if (run := results.find(system, task, seed)).result]:
+            values[name] = Value(f"{len(done)} of {len(tasks)} tasks", tuple(map(reference, done)))
+    return values

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any
 
+SMALL = str.maketrans("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
+LETTERS = "abcdefghijklmnoprstuvwxyz"  # there is no small raised q
 #: columns whose words are the paper's judgement, which ours (what was run) neither meet nor miss
 JUDGED = ("discrimination", "generation")
 #: a run that a cell was computed from: id and directory below the store (glue-rte/bispike-...-1d2b4868)
@@ -18,7 +21,7 @@ class Cell:
     """One number or word: ours for each seed there is (none: not run), the paper's as printed (None: it has none)."""
 
     column: str
-    ours: tuple[Any, ...] = ()
+    ours: tuple[float | str, ...] = ()
     paper: Decimal | int | str | None = None
     digits: int = 1  # behind the point, of ours
     difference_digits: int = 1
@@ -27,18 +30,19 @@ class Cell:
     lacking: int = 0  # seeds that were asked for and have no value yet, where others have one
 
     @property
-    def numeric(self) -> bool:
-        return bool(self.ours) and all(isinstance(value, (int, float)) for value in self.ours)
+    def numbers(self) -> list[float]:
+        """Ours of each seed; none where they are words."""
+        return [value for value in self.ours if isinstance(value, (int, float))]
 
     @property
     def mean(self) -> float | None:
         """Over the seeds there are."""
-        return statistics.fmean(self.ours) if self.numeric else None
+        return statistics.fmean(self.numbers) if self.numbers else None
 
     @property
     def deviation(self) -> float | None:
         """Sample standard deviation over the seeds, None for one."""
-        return statistics.stdev(self.ours) if self.numeric and len(self.ours) > 1 else None
+        return statistics.stdev(self.numbers) if len(self.numbers) > 1 else None
 
     @property
     def difference(self) -> float | None:
@@ -53,8 +57,8 @@ class Cell:
         if self.mean is None:
             return str(self.ours[0]) if self.ours else ""
         spread = "" if self.deviation is None else f"±{self.deviation:.{self.digits}f}"
-        some = f" ({len(self.ours)} of {len(self.ours) + self.lacking} seeds)" if self.lacking else ""
-        return f"{self.mean:.{self.digits}f}{spread}".replace("-", "−") + some
+        share = f" ({len(self.ours)} of {len(self.ours) + self.lacking} seeds)" if self.lacking else ""
+        return f"{self.mean:.{self.digits}f}{spread}".replace("-", "−") + share
 
     @property
     def paper_text(self) -> str:
@@ -101,8 +105,8 @@ class TableData:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; a paper's number is text, digit by digit, and a number beside it."""
-        found = asdict(self)
-        found["lines"] = [
+        record = asdict(self)
+        record["lines"] = [
             {
                 "name": line.name,
                 "system": line.system,
@@ -110,7 +114,7 @@ class TableData:
             }
             for line in self.lines
         ]
-        return found
+        return record
 
 
 def cell_dict(cell: Cell) -> dict[str, Any]:
@@ -128,3 +132,13 @@ def cell_dict(cell: Cell) -> dict[str, Any]:
         "footnotes": list(cell.footnotes),
         "text": {"ours": cell.ours_text, "paper": cell.paper_text, "difference": cell.difference_text},
     }
+
+
+def letter(place: int) -> str:
+    """The mark of the n-th footnote, counted from 0."""
+    return LETTERS[place]
+
+
+def mark(places: Sequence[int]) -> str:
+    """The raised letters behind a cell."""
+    return ",".join(letter(place) for place in places).translate(SMALL)

@@ -1,17 +1,30 @@
-"""A table as Markdown, LaTeX, CSV and JSON: ours, the paper's and the difference below each other."""
+"""A table on the terminal and as Markdown, LaTeX, CSV and JSON: ours, the paper's, the difference below each other."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
-from spikelm.report.tables.cells import Cell, Line, TableData
-from spikelm.report.tables.marks import latex_text, letter, mark
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from spikelm.report.tables.cells import Cell, Line, TableData, letter, mark
+from spikelm.store.atomic import write_atomic
 
 THREE = ("ours", "paper", "difference")
 TALL = 9  # rows that do not fit on a page on its side
+#: what LaTeX would take for a command
+LATEX = {
+    **{"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_"},
+    **{"{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"±": r"$\pm$", "−": r"$-$", "–": "--", "…": r"\dots{}", "·": r"$\cdot$", "×": r"$\times$"},
+    **{"<": r"$<$", ">": r"$>$", "α": r"$\alpha$", "|": r"$|$", '"': "''"},
+}
 
 
 def heading(data: TableData) -> str:
@@ -45,11 +58,11 @@ def markdown(data: TableData) -> str:
 
 def remarks(data: TableData) -> list[str]:
     """What is to be said of the whole table."""
-    made = any(cell.runs for line in data.lines for cell in line.cells.values())
-    state = "All its runs are there." if made else "Nothing of it was run."
+    has_runs = any(cell.runs for line in data.lines for cell in line.cells.values())
+    state = "All its runs are there." if has_runs else "Nothing of it was run."
     if data.missing:
-        some = any(cell.lacking for line in data.lines for cell in line.cells.values())
-        seeds = " A cell without all of its seeds says how many it has." if some else ""
+        partial = any(cell.lacking for line in data.lines for cell in line.cells.values())
+        seeds = " A cell without all of its seeds says how many it has." if partial else ""
         state = f"Runs that are missing: {len(data.missing)}. Cells without any are empty.{seeds}"
     return [*data.notes, *([data.computed_from] if data.computed_from else []), state]
 
@@ -127,6 +140,14 @@ def latex(data: TableData) -> str:
     )
 
 
+def latex_text(text: str) -> str:
+    """`text` with all that LaTeX would take for a command; alpha in the levels of spikes is the letter."""
+    escaped = "".join(LATEX.get(sign, sign) for sign in text)
+    if "{" not in text:
+        return escaped
+    return re.sub(r"(-?)\balpha\b", lambda sign: rf"${sign[1]}\alpha$", escaped)
+
+
 def _latex_row(name: str, which: str, cells: Sequence[str]) -> str:
     return " & ".join([latex_text(name), rf"\textit{{{which}}}" if which else "", *cells]) + r" \\"
 
@@ -141,7 +162,7 @@ def _small(text: str) -> str:
 
 
 def comma_separated(data: TableData) -> str:
-    """One line a cell: table, scale, source, row, system, column, ours, deviation, seeds, paper, difference, runs."""
+    """One line per cell: table, scale, source, row, system, column, ours, deviation, seeds, paper, difference, runs."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = ("ours", "deviation", "seeds", "paper", "difference", "runs")
@@ -169,3 +190,38 @@ def as_json(data: TableData) -> str:
 
 #: ending of a file -> what writes it
 FORMATS = {"md": markdown, "tex": latex, "csv": comma_separated, "json": as_json}
+
+
+def show_table(data: TableData, console: Console | None = None) -> None:
+    """Print it: three lines per row (ours, the paper's, the difference)."""
+    shown = Table(title=heading(data), title_justify="left", pad_edge=False)
+    shown.add_column("system", no_wrap=True)
+    shown.add_column("")
+    for name in data.columns.values():
+        shown.add_column(name, justify="right")
+    for line in data.lines:
+        texts = {
+            "ours": [f"[bold]{escape(cell.ours_text)}[/bold]" for cell in line.cells.values()],
+            "paper": [escape(cell.paper_text + mark(cell.footnotes)) for cell in line.cells.values()],
+            "difference": [f"[dim]{escape(cell.difference_text)}[/dim]" for cell in line.cells.values()],
+        }
+        for which in THREE:
+            name = escape(line.name) if which == "ours" else ""
+            shown.add_row(name, which, *texts[which], end_section=which == THREE[-1])
+    console = console or Console(width=max(Console().width, 34 + 14 * len(data.columns)))
+    console.print(shown)
+    for place, text in enumerate(data.footnotes):
+        console.print(f"  {letter(place)}: {text}", soft_wrap=True, highlight=False, markup=False)
+    for note in remarks(data):
+        console.print(f"  note: {note}", soft_wrap=True, highlight=False, markup=False)
+
+
+def write_table(data: TableData, root: Path) -> list[Path]:
+    """Write it in every format to runs/tables/."""
+    folder = root / "tables"
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for ending, text_of in FORMATS.items():
+        paths.append(folder / f"{data.name}.{ending}")
+        write_atomic(paths[-1], text_of(data))
+    return paths

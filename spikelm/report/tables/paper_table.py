@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from statistics import fmean
-from typing import Any
 
 import yaml
 
-from spikelm.config.check_values import nearest
-from spikelm.config.schema import config_dir
+from spikelm.config.paths import config_dir
+from spikelm.config.settings.fields import nearest
 from spikelm.errors import ConfigError
 
+#: a value as the paper prints it: with all of its digits, a word, or nothing
+Printed = Decimal | int | str | None
 TABLES = sorted(int(path.stem.removeprefix("table")) for path in (config_dir() / "table").glob("table*.yaml"))
 GLUE = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 #: the nine numbers of a GLUE row
@@ -51,7 +52,7 @@ class Row:
 
     name: str
     system: str | None
-    paper: dict[str, Any]
+    paper: dict[str, Printed]
     metrics: dict[str, str] = field(default_factory=dict)  # column -> metric, where it is not the column's
     tasks: tuple[str, ...] = ()  # runs it needs, where its columns do not tell
 
@@ -73,15 +74,10 @@ class PaperTable:
     title: str
     columns: list[Column]
     rows: list[Row]
-    metrics: dict[str, str] = field(default_factory=dict)  # GLUE task -> the metric that is printed
     notes: list[str] = field(default_factory=list)
     footnotes: list[Footnote] = field(default_factory=list)
     averaged: tuple[Column, ...] = ()  # what `avg` is the mean of
     chosen: tuple[str, ...] | None = None  # the tasks it is made for; None: all of its own
-
-    @property
-    def systems(self) -> list[str]:
-        return list(dict.fromkeys(row.system for row in self.rows if row.system))
 
     @property
     def tasks(self) -> list[str]:
@@ -102,8 +98,8 @@ class PaperTable:
 
     def only(self, tasks: Sequence[str]) -> PaperTable:
         """The table for a few of its tasks: their columns, and means over them, the paper's included."""
-        there = self.tasks
-        full = {task.rpartition("/")[2]: task for task in there} | {task: task for task in there}
+        own = self.tasks
+        full = {task.rpartition("/")[2]: task for task in own} | {task: task for task in own}
         if unknown := [task for task in tasks if task not in full]:
             valid = [task for task in full if "/" not in task]
             raise ConfigError(
@@ -123,7 +119,7 @@ class PaperTable:
             columns=columns,
             rows=[replace(row, tasks=tuple(t for t in row.tasks if t in chosen)) for row in rows],
             averaged=averaged,
-            chosen=tuple(task for task in there if task in chosen),
+            chosen=tuple(task for task in own if task in chosen),
             notes=[note, *self.notes],
         )
 
@@ -159,7 +155,6 @@ def load_table(id: int | str) -> PaperTable:
             )
             for row in raw["rows"]
         ],
-        metrics=metrics,
         notes=raw.get("notes", []),
         footnotes=[Footnote(**note) for note in raw.get("footnotes", [])],
         averaged=scores or nine,
@@ -187,7 +182,7 @@ def _column(name: str, defined: dict[str, dict[str, str]], metrics: dict[str, st
     return Column(name, name.replace("_", "-"), f"glue/{task}", metric)
 
 
-def _paper(columns: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+def _paper(columns: Sequence[str], values: Sequence[Printed]) -> dict[str, Printed]:
     if len(values) != len(columns):
         raise ConfigError(f"a row of a table has {len(values)} values for {len(columns)} columns")
     return dict(zip(columns, values, strict=True))

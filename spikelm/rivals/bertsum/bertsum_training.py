@@ -1,29 +1,34 @@
-"""BERTSUMABS on summaries (facts 2.17): label smoothing, and an encoder that learns more slowly than the decoder."""
+"""BERTSUMABS on summaries: label smoothing, and an encoder that learns more slowly than the decoder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spikelm.catalog.checkpoint_files import weights_folder
-from spikelm.catalog.energy import Term, encoder_terms, energy_mj
-from spikelm.catalog.recurrent_energy import plain_generation
-from spikelm.catalog.seq2seq_energy import lm_head_terms, seq2seq_terms
-from spikelm.config.schema import Config
+from spikelm.catalog.energy import Term, encoder_terms, energy_mj, lm_head_terms, seq2seq_terms
+from spikelm.catalog.kinds import Kind
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch
-from spikelm.data.tokens.bpe import PairTokenizer
+from spikelm.data.tokens.bpe import TextPairTokenizer
+from spikelm.measure.generated_text import measure_plain_generation
+from spikelm.measure.trained_model import Measured
+from spikelm.models.architecture import Architecture
 from spikelm.models.bart import SpecialTokens
-from spikelm.rivals.bertsum.bertsumabs import build_bertsum
+from spikelm.rivals.bertsum.bertsumabs import BertSumAbs, build_bertsum
 from spikelm.rivals.bertsum.marked_sentences import load_sentence_tokenizer
 from spikelm.training.generation import Generator
-from spikelm.training.seq2seq import IGNORED, INPUTS, Seq2SeqModule
-from spikelm.training.seq2seq_builder import pairs_stage
+from spikelm.training.seq2seq import IGNORED, INPUTS, PairTask, Seq2SeqModule, text_pairs_stage
 from spikelm.training.stage import Stage
+
+
+def architecture(kind: Kind) -> Architecture:
+    """Summaries; what is pretrained before is a BERT."""
+    return Architecture(generator=BertSumAbs, text_pairs=text_pairs)
 
 
 class BertSumModule(Seq2SeqModule):
@@ -38,22 +43,25 @@ class BertSumModule(Seq2SeqModule):
         return loss * batch.get("label_share", 1.0)
 
 
-def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+def text_pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     """A decoder over the BERT of the pretrained run, or of backbone.path."""
     own = config.backbone.options
     folder = needed["pretrained"] / "model" if "pretrained" in needed else weights_folder(config.backbone.path or "")
 
-    def module(total: int, generator: Generator, tokenizer: PairTokenizer) -> BertSumModule:
+    def module(total: int, generator: Generator, tokenizer: TextPairTokenizer) -> BertSumModule:
         tokens = SpecialTokens(tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.decoder_start)
         (cls,), _ = tokenizer.source_frame
         model = build_bertsum(config, folder, tokenizer.vocab_size, cls, tokens)
-        made = BertSumModule(model, config.task, config.finetune, total, config.seed, generator)
-        made.smoothing = own["label_smoothing"]
-        return made
+        summariser = BertSumModule(model, config.task, config.finetune, total, config.seed, generator)
+        summariser.smoothing = own["label_smoothing"]
+        return summariser
+
+    def measure(model: nn.Module, samples: list[Batch], generator: Generator, vocab: int) -> Measured:
+        return measure_bertsum(config, generator, vocab)
 
     # no trigram is written twice
     options = {"no_repeat_ngram_size": own["no_repeat_ngram"]}
-    return pairs_stage(config, console, load_sentence_tokenizer, module, measure_bertsum, options)
+    return text_pairs_stage(config, console, PairTask(module, measure, load_sentence_tokenizer, options))
 
 
 def bertsum_terms(config: Config, source: int, target: int, beams: int = 1) -> list[Term]:
@@ -65,9 +73,7 @@ def bertsum_terms(config: Config, source: int, target: int, beams: int = 1) -> l
     return encoder + [term for term in both if term.name.startswith("decoder")]
 
 
-def measure_bertsum(
-    model: nn.Module, samples: list[Batch], config: Config, generator: Generator, vocab: int
-) -> dict[str, Any]:
+def measure_bertsum(config: Config, generator: Generator, vocab: int) -> Measured:
     """Energy at the task's lengths and of what was generated, as for BART."""
     task = config.task
 
@@ -77,4 +83,4 @@ def measure_bertsum(
     head = energy_mj(lm_head_terms(config.backbone.hidden, vocab, task.target_length))
     lengths = (task.source_length, task.target_length)
     beams = int(generator.options["num_beams"])
-    return plain_generation(terms, lengths, generator.lengths, beams, head, ("encoder", "decoder"))
+    return measure_plain_generation(terms, lengths, generator.lengths, beams, head, ("encoder", "decoder"))

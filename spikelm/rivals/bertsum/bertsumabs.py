@@ -1,4 +1,4 @@
-"""BERTSUMABS (facts 2.17): a BERT that reads marked sentences, and a Transformer decoder that starts from nothing.
+"""BERTSUMABS: a BERT that reads marked sentences, and a Transformer decoder that starts from nothing.
 
 Every sentence is [CLS] .. [SEP]; segments alternate sentence by sentence. The decoder's embeddings start as BERT's and
 are its output layer too. The original decoder normalises before each sublayer; this one is transformers' BERT with
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertLMHeadModel, BertModel, EncoderDecoderConfig, EncoderDecoderModel
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError
 from spikelm.models.bart import SpecialTokens
 

@@ -9,33 +9,30 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer
 
-from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
-from spikelm.data.sources.rows import Text
-from spikelm.data.tokens.bpe import PairTokenizer
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.tokens.bpe import TextPairTokenizer
+from spikelm.data.tokens.sentence_split import sentences
 from spikelm.data.tokens.tokenizer import load_tokenizer
 
 BOS, EOS, LINE = "[unused0]", "[unused1]", "[unused2]"  # pieces that a BERT has never used, as BERTSUM takes them
-SENTENCE = re.compile(r"(?<=[.!?])\s+|\s*\n\s*")
-
-
-def sentences(text: str) -> list[str]:
-    """A text cut after full stops, exclamation and question marks, and at line ends."""
-    return [part for part in SENTENCE.split(text.strip()) if part]
 
 
 @dataclass(frozen=True)
-class SentenceTokenizer(PairTokenizer):
+class SentenceTokenizer(TextPairTokenizer):
     """A BERT's WordPiece; `source_frame` is a sentence's [CLS] and [SEP]."""
 
-    def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+    def encode_sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         (cls,), (sep,) = self.source_frame
         parts = [sentences(text) or [""] for text in texts]
         encoded = iter(self.tokenizer.encode_batch([one for some in parts for one in some], add_special_tokens=False))
         rows = [[id for _ in some for id in (cls, *next(encoded).ids, sep)] for some in parts]
         return [[*row[: max_length - 1], sep] if len(row) > max_length else row for row in rows]
 
-    def targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        return super().targets([text.strip().replace("\n", f" {LINE} ") for text in texts], max_length)
+    def encode_targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        return super().encode_targets([text.strip().replace("\n", f" {LINE} ") for text in texts], max_length)
 
     def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
         return [re.sub(rf"\s*{re.escape(LINE)}\s*", "\n", text) for text in super().decode(rows)]
@@ -53,7 +50,7 @@ def sentence_tokenizer(tokenizer: Tokenizer) -> SentenceTokenizer:
 
 
 def load_sentence_tokenizer(
-    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: Text, cache: Path
-) -> PairTokenizer:
+    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: LoadedText, cache: Path
+) -> TextPairTokenizer:
     """The tokenizer of the pretrained BERT."""
     return sentence_tokenizer(load_tokenizer(source, backbone, cache))

@@ -1,4 +1,4 @@
-"""ELMo's bidirectional language model (facts 2.9): characters to words to two stacks of LSTMs that never meet.
+"""ELMo's bidirectional language model: characters to words to two stacks of LSTMs that never meet.
 
 forward:  p(t_k | t_1 .. t_{k-1})    backward: p(t_k | t_{k+1} .. t_n), one softmax for both
 The original clips cells and projections at 3 and takes a sampled softmax over 800k words; here there is no clipping
@@ -17,12 +17,14 @@ from torch.nn import functional as F
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
+from spikelm.data.batches.by_step import reversed_rows
+
 PAD, FIRST, START, END = 0, 1, 257, 258  # of a character: none, the byte 0, the ends of a word
 CHARACTERS = 259
 
 
 class BiLMConfig(PreTrainedConfig):
-    """Sizes of the biLM; those of the task's model are beside them (`models/elmo.py`)."""
+    """Sizes of the biLM; those of the task's model (elmo.py) are beside them."""
 
     model_type = "elmo"
 
@@ -71,20 +73,12 @@ class CharacterEncoder(nn.Module):
         # A word is spelled out once, however often it is there.
         words, places = input_ids.unique(return_inverse=True)
         letters = self.embedding(self.spellings[words].long()).transpose(1, 2)  # (words, size, characters)
-        found = torch.cat([convolution(letters).amax(-1) for convolution in self.convolutions], dim=-1).relu()
+        features = torch.cat([convolution(letters).amax(-1) for convolution in self.convolutions], dim=-1).relu()
         for highway in self.highways:
-            candidate, gate = highway(found).chunk(2, dim=-1)
+            candidate, gate = highway(features).chunk(2, dim=-1)
             gate = gate.sigmoid()
-            found = gate * found + (1 - gate) * candidate.relu()
-        return self.projection(found)[places]
-
-
-def reversed_rows(x: Tensor, mask: Tensor) -> Tensor:
-    """Each row's real tokens in reverse, padding where it was; twice is the row itself. x: (B, n) or (B, n, D)."""
-    lengths = mask.sum(1, keepdim=True)
-    order = torch.arange(x.shape[1], device=x.device)
-    order = torch.where(order < lengths, lengths - 1 - order, order)  # (B, n)
-    return x.gather(1, order.view(*order.shape, *[1] * (x.dim() - 2)).expand_as(x))
+            features = gate * features + (1 - gate) * candidate.relu()
+        return self.projection(features)[places]
 
 
 class DirectedStack(nn.Module):
@@ -100,12 +94,12 @@ class DirectedStack(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        found: list[Tensor] = []
+        states: list[Tensor] = []
         for number, layer in enumerate(self.layers):
             out, _ = layer(self.dropout(x))
             x = out + x if number else out
-            found.append(x)
-        return found
+            states.append(x)
+        return states
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""ELMo on a task (facts 2.9): a frozen biLM, a learned mix of its layers, a BiLSTM of the task's own, max-pooling.
+"""ELMo on a task: a frozen biLM, a learned mix of its layers, a BiLSTM of the task's own, max-pooling.
 
 elmo_k = gamma * sum_j softmax(w)_j h_kj
 one sentence: u -> MLP; two: [u; v; |u - v|; u * v] -> MLP
@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError
 from spikelm.models.bert import num_labels
 from spikelm.rivals.elmo.bilm import BiLM, BiLMConfig, bilm_sizes, spelling
@@ -40,7 +40,7 @@ def split_sentences(input_ids: Tensor, token_type_ids: Tensor, mask: Tensor) -> 
     """[CLS] a [SEP] b [SEP] as the sentences [CLS] a [SEP] and [CLS] b [SEP], each with its mask."""
     second = token_type_ids.bool() & mask.bool()
     first = mask.bool() & ~second
-    found = [(input_ids * first, first.long())]
+    sentences = [(input_ids * first, first.long())]
     # b with the [SEP] before it, which is made its [CLS]
     start = first.sum(1, keepdim=True) - 1
     lengths = second.sum(1, keepdim=True) + 1
@@ -48,8 +48,8 @@ def split_sentences(input_ids: Tensor, token_type_ids: Tensor, mask: Tensor) -> 
     real = place < lengths
     ids = input_ids.gather(1, (start + place).clamp(max=input_ids.shape[1] - 1))
     ids = torch.where(place == 0, input_ids[:, :1], ids) * real
-    found.append((ids, real.long()))
-    return found
+    sentences.append((ids, real.long()))
+    return sentences
 
 
 class ElmoForSequenceClassification(PreTrainedModel):

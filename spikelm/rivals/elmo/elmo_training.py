@@ -11,16 +11,37 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from spikelm.catalog.recurrent_energy import bilm_terms, elmo_terms, plain_measures
-from spikelm.config.schema import Config
+from spikelm.catalog.energy import bilm_terms, elmo_terms
+from spikelm.catalog.kinds import Kind
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch
+from spikelm.data.batches.sentences import SentenceBatches
+from spikelm.measure.trained_model import measure_plain
+from spikelm.models.architecture import Architecture
 from spikelm.models.bert import num_labels
-from spikelm.rivals.elmo.elmo import build_bilm, build_elmo_classifier, split_sentences
+from spikelm.rivals.elmo.bilm import BiLM
+from spikelm.rivals.elmo.elmo import (
+    ElmoForSequenceClassification,
+    build_bilm,
+    build_elmo_classifier,
+    split_sentences,
+)
 from spikelm.training.devices.ranks import summed
 from spikelm.training.modules import GlueModule, StageModule
 from spikelm.training.stage import Stage, fine_tuning_stage, unlabelled_stage
 
 SHORTEST = 3  # tokens of a sentence to learn from: [CLS], one, [SEP]
+
+
+def architecture(kind: Kind) -> Architecture:
+    """A biLM, and a task's own model over it."""
+    return Architecture(
+        pretrainer=BiLM,
+        classifier=ElmoForSequenceClassification,
+        batches=SentenceBatches,
+        pretraining=pretraining,
+        fine_tuning=fine_tuning,
+    )
 
 
 def single_sentences(batch: Batch) -> tuple[Tensor, Tensor]:
@@ -42,9 +63,9 @@ class BiLMModule(StageModule):
         self._seen = torch.zeros(3, dtype=torch.float64, device=self.device)
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        found = self.model.losses(*single_sentences(batch))
-        sums = [found[name].double() * found["count"] for name in ("forward_loss", "backward_loss")]
-        self._seen += torch.stack([*sums, found["count"].double()])
+        losses = self.model.losses(*single_sentences(batch))
+        sums = [losses[name].double() * losses["count"] for name in ("forward_loss", "backward_loss")]
+        self._seen += torch.stack([*sums, losses["count"].double()])
 
     def on_validation_epoch_end(self) -> None:
         ahead, back, count = summed(self._seen).tolist()
@@ -64,7 +85,7 @@ def pretraining(config: Config, needed: Mapping[str, Path], console: Console) ->
     size, length = config.backbone, config.measure.length
     stage = unlabelled_stage(config, console, module)
     terms = bilm_terms(size.layers, size.hidden, size.intermediate, size.options, length)
-    stage.measure = lambda model, samples: plain_measures(terms, ["tokens", "forwards", "backwards", "softmax"])
+    stage.measure = lambda model, samples: measure_plain(terms, ["tokens", "forwards", "backwards", "softmax"])
     return stage
 
 
@@ -79,5 +100,5 @@ def fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) ->
     stage = fine_tuning_stage(config, console, module)
     count = partial(elmo_terms, size.layers, size.hidden, size.intermediate, size.options, config.measure.length)
     terms = count(pairs, num_labels(config))
-    stage.measure = lambda model, samples: plain_measures(terms, ["bilm", "encoder", "classifier"])
+    stage.measure = lambda model, samples: measure_plain(terms, ["bilm", "encoder", "classifier"])
     return stage

@@ -9,12 +9,14 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.documents import documents_hash, load_documents
-from spikelm.data.sources.rows import Text
+from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.streams import Documents, Stream
-from spikelm.data.tokens.bpe import PairTokenizer, tokenizer_of_weights, train_bpe
+from spikelm.data.tokens.bpe import TextPairTokenizer, tokenizer_of_weights, train_bpe
 from spikelm.data.tokens.tokenizer import TOKENIZER_DOCUMENTS, trained_once
 from spikelm.errors import DataError
 
@@ -45,7 +47,7 @@ def load_text_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: P
     return trained_once(cache, name, lambda: train_bpe(texts, backbone.vocab))
 
 
-def marked(text: Text, end: str) -> Text:
+def marked(text: LoadedText, end: str) -> LoadedText:
     """The documents with a space before each sentence but the first, and the mark after the last."""
 
     def one(document: list[str]) -> list[str]:
@@ -58,17 +60,17 @@ def marked(text: Text, end: str) -> Text:
     return replace(text, splits={split: documents(some) for split, some in text.splits.items()})
 
 
-def prompt_tokenizer(tokenizer: Tokenizer) -> PairTokenizer:
+def prompt_tokenizer(tokenizer: Tokenizer) -> TextPairTokenizer:
     """Sources as prompts: the article, cut so that the whole of "TL;DR:" is behind it."""
     tokenizer.no_truncation()
     tokenizer.no_padding()
     asked = tuple(tokenizer.encode(PROMPT, add_special_tokens=False).ids)
     end = tokenizer.get_vocab()[end_of_text(tokenizer)]
-    return PairTokenizer(tokenizer, ((), asked), ((), (end,)), bos=end, pad=end, eos=end, decoder_start=end)
+    return TextPairTokenizer(tokenizer, ((), asked), ((), (end,)), bos=end, pad=end, eos=end, decoder_start=end)
 
 
 def load_prompt_tokenizer(
-    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: Text, cache: Path
-) -> PairTokenizer:
+    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: LoadedText, cache: Path
+) -> TextPairTokenizer:
     """The language model's own tokenizer around the task's texts."""
     return prompt_tokenizer(load_text_tokenizer(source, backbone, cache))

@@ -1,4 +1,4 @@
-"""GPT-2 on summaries without training (facts 2.19): "TL;DR:" behind the article, top-k sampling, first sentences."""
+"""GPT-2 on summaries without training: "TL;DR:" behind the article, top-k sampling, first sentences."""
 
 from __future__ import annotations
 
@@ -14,25 +14,31 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from spikelm.catalog.checkpoint_files import weights_folder
-from spikelm.catalog.energy import Term, energy_mj
-from spikelm.catalog.recurrent_energy import plain_generation, plain_measures
-from spikelm.catalog.seq2seq_energy import causal_terms, lm_head_terms
-from spikelm.config.schema import Config
-from spikelm.data.batches.by_step import Batch, step_seed
-from spikelm.data.tokens.bpe import PairTokenizer
+from spikelm.catalog.energy import Term, causal_terms, energy_mj, lm_head_terms
+from spikelm.catalog.kinds import Kind
+from spikelm.config.settings.schema import Config
+from spikelm.data.batches.by_step import Batch, reversed_rows, step_seed
+from spikelm.data.batches.causal_blocks import CausalBatches
+from spikelm.data.tokens.bpe import TextPairTokenizer
+from spikelm.data.tokens.sentence_split import sentences
+from spikelm.measure.generated_text import measure_plain_generation
+from spikelm.measure.trained_model import Measured, measure_plain
+from spikelm.models.architecture import Architecture
 from spikelm.models.gpt2 import build_gpt2, load_gpt2
-from spikelm.rivals.bertsum.marked_sentences import sentences
-from spikelm.rivals.elmo.bilm import reversed_rows
 from spikelm.rivals.gpt2_zero_shot.prompts import end_of_text, load_prompt_tokenizer, load_text_tokenizer, marked
 from spikelm.training.causal import CausalModule
 from spikelm.training.generation import Generator
 from spikelm.training.modules import StageModule
-from spikelm.training.seq2seq import Seq2SeqModule
-from spikelm.training.seq2seq_builder import pairs_stage
+from spikelm.training.seq2seq import PairTask, Seq2SeqModule, text_pairs_stage
 from spikelm.training.stage import Stage, unlabelled_stage
 
 HELD_OUT_WINDOWS = 64  # each many sentences long
 PARTS = ("transformer", "lm_head")
+
+
+def architecture(kind: Kind) -> Architecture:
+    """Pretrained on running text where no weights are given; summaries without any training."""
+    return Architecture(batches=CausalBatches, pretraining=pretraining, text_pairs=text_pairs)
 
 
 def padded_left(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,7 +48,7 @@ def padded_left(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def first_sentences(text: str, count: int) -> str:
-    """The first `count` sentences, one a line, as ROUGE's summary level reads them."""
+    """The first `count` sentences, one per line, as ROUGE's summary level reads them."""
     return "\n".join(sentences(text)[:count])
 
 
@@ -58,9 +64,9 @@ class PromptGenerator(Generator):
         ids, mask = padded_left(batch["input_ids"], batch["attention_mask"])
         rows = batch["rows"].tolist()
         torch.manual_seed(step_seed(self.seed, split, f"sampling {rows}"))
-        made = model.generate(input_ids=ids, attention_mask=mask, **self.options)[:, ids.shape[1] :]
+        generated = model.generate(input_ids=ids, attention_mask=mask, **self.options)[:, ids.shape[1] :]
         end = self.options["pad_token_id"]
-        for row, source, tokens in zip(rows, batch["attention_mask"].sum(1).tolist(), made.tolist(), strict=True):
+        for row, source, tokens in zip(rows, batch["attention_mask"].sum(1).tolist(), generated.tolist(), strict=True):
             written = tokens[: tokens.index(end)] if end in tokens else tokens
             self.texts[split][row] = first_sentences(self.decode(written), self.kept)
             if split == 0:
@@ -74,9 +80,9 @@ class ZeroShotModule(Seq2SeqModule):
         self.generator.generate(self.model, batch, dataloader_idx)
 
     def on_validation_epoch_end(self) -> None:
-        found = self.generator.scores()
+        scores = self.generator.scores()
         names = [f"{name}{suffix}" for suffix in self.task.splits.values() for name in self.task.metrics]
-        self.scores = {name: found[name] for name in names if name in found}
+        self.scores = {name: scores[name] for name in names if name in scores}
 
 
 def pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
@@ -91,16 +97,16 @@ def pretraining(config: Config, needed: Mapping[str, Path], console: Console) ->
     prepare = partial(marked, end=end)
     stage = unlabelled_stage(config, console, module, tokenizer, prepare, HELD_OUT_WINDOWS, across=True)
     terms = causal_terms(size.layers, size.hidden, size.intermediate, config.measure.length)
-    stage.measure = lambda model, samples: plain_measures(terms, PARTS)
+    stage.measure = lambda model, samples: measure_plain(terms, PARTS)
     return stage
 
 
-def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+def text_pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     """Summaries by prompt, of the GPT-2 of the pretrained run or of backbone.path."""
     own = config.backbone.options
     folder = needed["pretrained"] / "model" if "pretrained" in needed else weights_folder(config.backbone.path or "")
 
-    def module(total: int, generator: Generator, tokenizer: PairTokenizer) -> ZeroShotModule:
+    def module(total: int, generator: Generator, tokenizer: TextPairTokenizer) -> ZeroShotModule:
         options = {
             "do_sample": True,
             "top_k": own["top_k"],
@@ -110,7 +116,7 @@ def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage
             "eos_token_id": tokenizer.eos,
         }
         prompts = PromptGenerator(
-            generator.kind,
+            generator.metrics,
             generator.splits,
             options,
             generator.decode,
@@ -120,12 +126,13 @@ def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage
         )
         return ZeroShotModule(load_gpt2(folder), config.task, config.finetune, total, config.seed, prompts)
 
-    return pairs_stage(config, console, load_prompt_tokenizer, module, measure_gpt2)
+    def measure(model: nn.Module, samples: list[Batch], generator: Generator, vocab: int) -> Measured:
+        return measure_gpt2(config, generator, vocab)
+
+    return text_pairs_stage(config, console, PairTask(module, measure, load_prompt_tokenizer))
 
 
-def measure_gpt2(
-    model: nn.Module, samples: list[Batch], config: Config, generator: Generator, vocab: int
-) -> dict[str, Any]:
+def measure_gpt2(config: Config, generator: Generator, vocab: int) -> Measured:
     """Energy of prompt and answer together, at the task's lengths and as generated."""
     size, task = config.backbone, config.task
 
@@ -134,4 +141,4 @@ def measure_gpt2(
 
     new = size.options["new_tokens"]
     head = energy_mj(lm_head_terms(size.hidden, vocab, new))
-    return plain_generation(terms, (task.source_length, new), generator.lengths, 1, head, PARTS)
+    return measure_plain_generation(terms, (task.source_length, new), generator.lengths, 1, head, PARTS)

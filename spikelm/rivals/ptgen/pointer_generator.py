@@ -1,4 +1,4 @@
-"""The pointer-generator (facts 2.18): a biLSTM reads, an LSTM writes words of its vocabulary or of what was read.
+"""The pointer-generator: a biLSTM reads, an LSTM writes words of its vocabulary or of what was read.
 
 e_i = v^T tanh(W_h h_i + W_s s_t + w_c c_i + b),  a = softmax(e),  p = sigmoid(w_h ctx + w_s s_t + w_x x_t + b)
 P(w) = p P_vocab(w) + (1 - p) sum_{i: w_i = w} a_i,  over the vocabulary and the rare words of the batch's sources
@@ -42,7 +42,7 @@ class PointerConfig(PreTrainedConfig):
 
 @dataclass
 class PointerEncoding(ModelOutput):
-    """What was read, a row a source, so that beams can be made of it."""
+    """What was read, one row per source, so that beams can be made of it."""
 
     last_hidden_state: Any = None  # (B, n, 2H)
     features: Any = None  # W_h h_i
@@ -170,11 +170,11 @@ class PointerGenerator(PreTrainedModel, GenerationMixin):
         vocab = self.config.vocab_size
         words = self.embedding(torch.where(decoder_input_ids < vocab, decoder_input_ids, self.config.unk_token_id))
         state = past_key_values or self.start(encoding)
-        made = []
+        outputs = []
         for word in words.unbind(1):  # each step reads the context of the one before it
-            state, found = self.step(word, state, encoding, attention_mask)
-            made.append(found)
-        out, attention, p = (torch.stack(parts, dim=1) for parts in zip(*made, strict=True))
+            state, output = self.step(word, state, encoding, attention_mask)
+            outputs.append(output)
+        out, attention, p = (torch.stack(parts, dim=1) for parts in zip(*outputs, strict=True))
         probabilities = mixture(self.lm_head(out).softmax(-1), attention, p, encoding.columns, encoding.rare.shape[1])
         logits = probabilities.clamp_min(SMALLEST).log()
         return PointerOutput(logits=logits, past_key_values=state, attentions=attention)
@@ -189,19 +189,19 @@ class PointerGenerator(PreTrainedModel, GenerationMixin):
         """Labels as columns: a rare word that its own source does not hold cannot be written and is unknown."""
         vocab = self.config.vocab_size
         rare = input_ids[input_ids >= vocab].unique()
-        there = (labels[..., None] == input_ids[:, None]).any(-1)
-        copied = torch.where(there, vocab + places(rare, labels), self.config.unk_token_id)
+        in_source = (labels[..., None] == input_ids[:, None]).any(-1)
+        copied = torch.where(in_source, vocab + places(rare, labels), self.config.unk_token_id)
         return torch.where(labels < vocab, labels, copied)
 
     @torch.no_grad()
     def generate(self, input_ids: Tensor, **options: Any) -> Tensor:  # type: ignore[override]
         """transformers' generate() over the extended vocabulary, with rare words by their ids."""
-        made: Any = super().generate(input_ids=input_ids, **options)  # type: ignore[misc]
+        generated: Any = super().generate(input_ids=input_ids, **options)  # type: ignore[misc]
         vocab = self.config.vocab_size
         rare = input_ids[input_ids >= vocab].unique()
         if not len(rare):
-            return made
-        return torch.where(made < vocab, made, rare[(made - vocab).clamp_min(0)])
+            return generated
+        return torch.where(generated < vocab, generated, rare[(generated - vocab).clamp_min(0)])
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:

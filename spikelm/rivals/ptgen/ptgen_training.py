@@ -1,4 +1,4 @@
-"""The pointer-generator on summaries (facts 2.18): cross entropy of the mixture, coverage in a last phase if asked."""
+"""The pointer-generator on summaries: cross entropy of the mixture, coverage in a last phase if asked."""
 
 from __future__ import annotations
 
@@ -11,17 +11,26 @@ from rich.console import Console
 from torch import Tensor
 from torch.nn import functional as F
 
-from spikelm.catalog.energy import energy_mj
-from spikelm.catalog.recurrent_energy import plain_generation, pointer_terms
-from spikelm.config.schema import Config
+from spikelm.catalog.energy import energy_mj, pointer_terms
+from spikelm.catalog.kinds import Kind
+from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch
-from spikelm.data.tokens.bpe import PairTokenizer
+from spikelm.data.tokens.bpe import TextPairTokenizer
+from spikelm.measure.generated_text import measure_plain_generation
+from spikelm.measure.trained_model import Measured
+from spikelm.models.architecture import Architecture
 from spikelm.rivals.ptgen.pointer_generator import PointerConfig, PointerGenerator, coverage_loss
 from spikelm.rivals.ptgen.words import known_words, load_word_tokenizer
 from spikelm.training.generation import Generator
-from spikelm.training.seq2seq import IGNORED, INPUTS, Seq2SeqModule
-from spikelm.training.seq2seq_builder import pairs_stage
+from spikelm.training.seq2seq import IGNORED, INPUTS, PairTask, Seq2SeqModule, text_pairs_stage
 from spikelm.training.stage import Stage
+
+PARTS = ("encoder", "cell", "query", "score", "out", "lm_head")
+
+
+def architecture(kind: Kind) -> Architecture:
+    """Summaries from scratch: it has no pretraining."""
+    return Architecture(generator=PointerGenerator, text_pairs=text_pairs)
 
 
 class PointerModule(Seq2SeqModule):
@@ -55,20 +64,23 @@ class PointerModule(Seq2SeqModule):
         return loss * batch.get("label_share", 1.0)
 
 
-def pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+def text_pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     """A pointer-generator from scratch: it has no pretraining."""
     own = config.backbone.options
 
-    def module(total: int, generator: Generator, tokenizer: PairTokenizer) -> PointerModule:
+    def module(total: int, generator: Generator, tokenizer: TextPairTokenizer) -> PointerModule:
         model = build_pointer(config, tokenizer)
-        made = PointerModule(model, config.task, config.finetune, total, config.seed, generator)
-        made.coverage, made.coverage_from = own["coverage"], own["coverage_from"]
-        return made
+        pointer = PointerModule(model, config.task, config.finetune, total, config.seed, generator)
+        pointer.coverage, pointer.coverage_from = own["coverage"], own["coverage_from"]
+        return pointer
 
-    return pairs_stage(config, console, load_word_tokenizer, module, measure_pointer)
+    def measure(model: Any, samples: list[Batch], generator: Generator, vocab: int) -> Measured:
+        return measure_pointer(config, generator, model.config.vocab_size)
+
+    return text_pairs_stage(config, console, PairTask(module, measure, load_word_tokenizer))
 
 
-def build_pointer(config: Config, tokenizer: PairTokenizer) -> PointerGenerator:
+def build_pointer(config: Config, tokenizer: TextPairTokenizer) -> PointerGenerator:
     """A randomly initialised model for the tokenizer's known words."""
     size = config.backbone
     settings = PointerConfig(
@@ -85,19 +97,13 @@ def build_pointer(config: Config, tokenizer: PairTokenizer) -> PointerGenerator:
     return PointerGenerator(settings)
 
 
-def measure_pointer(
-    model: Any, samples: list[Batch], config: Config, generator: Generator, vocab: int
-) -> dict[str, Any]:
-    """Energy at the task's lengths and of what was generated; the vocabulary's matmul apart, as for BART."""
+def measure_pointer(config: Config, generator: Generator, known: int) -> Measured:
+    """Energy at the task's lengths and of what was generated; the matmul of the known words apart, as for BART."""
     size, task = config.backbone, config.task
-    known = model.config.vocab_size
 
     def terms(source: int, target: int, beams: int = 1) -> Any:
         return pointer_terms(size.options["embedding"], size.hidden, source, target, beams)
 
     head = energy_mj(pointer_terms(size.options["embedding"], size.hidden, 1, task.target_length, head=known)[-1:])
     lengths = (task.source_length, task.target_length)
-    return plain_generation(terms, lengths, generator.lengths, int(generator.options["num_beams"]), head, PARTS)
-
-
-PARTS = ("encoder", "cell", "query", "score", "out", "lm_head")
+    return measure_plain_generation(terms, lengths, generator.lengths, int(generator.options["num_beams"]), head, PARTS)

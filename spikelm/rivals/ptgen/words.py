@@ -7,14 +7,16 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from spikelm.config.schema import BackboneConfig, SourceConfig, TaskConfig
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
-from spikelm.data.sources.rows import Text
+from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.streams import Stream
-from spikelm.data.tokens.bpe import PairTokenizer, pair_tokenizer, texts_of
+from spikelm.data.tokens.bpe import TextPairTokenizer, text_pair_tokenizer, tokenizer_texts
 from spikelm.data.tokens.tokenizer import trained_once
 
-#: a line's end is a word: highlights stay one a line
+#: a line's end is a word: highlights stay one per line
 SPECIAL_TOKENS: tuple[str, ...] = ("<s>", "<pad>", "</s>", "<unk>", "\n")
 REST = "<rest>"  # the first id that is not of the known vocabulary
 
@@ -49,18 +51,20 @@ def train_words(texts: Iterable[str], all_texts: Iterable[str], vocab_size: int)
 
 
 def load_word_tokenizer(
-    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: Text, cache: Path
-) -> PairTokenizer:
+    task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: LoadedText, cache: Path
+) -> TextPairTokenizer:
     """Trained on the task's training rows; the words to copy are those of every split that is read."""
     everything = Stream(
         lambda: (row[column] for rows in text.splits.values() for row in rows for column in task.columns)
     )
     version = microworld.SEQ2SEQ_VERSION if source.name == "embedded" else 0
     name = f"words-{task.name.rpartition('/')[2]}-{text.content_hash[:16]}-v{version}-{backbone.vocab}"
-    made = trained_once(cache, name, lambda: train_words(texts_of(task, source, text), everything, backbone.vocab))
-    return pair_tokenizer(made)
+    made = trained_once(
+        cache, name, lambda: train_words(tokenizer_texts(task, source, text), everything, backbone.vocab)
+    )
+    return text_pair_tokenizer(made)
 
 
-def known_words(tokenizer: PairTokenizer) -> int:
+def known_words(tokenizer: TextPairTokenizer) -> int:
     """How many words the model itself can write."""
     return tokenizer.tokenizer.get_vocab()[REST]

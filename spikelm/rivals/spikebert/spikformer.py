@@ -1,4 +1,4 @@
-"""The student of SpikeBERT (facts 2.10): Spikformer blocks over words alone, no positions and, as released, no mask.
+"""The student of SpikeBERT: Spikformer blocks over words alone, no positions and, as released, no mask.
 
     x = x + N(LN(Wo N'((q k') v / 8)));  q, k, v = N(LN(W x))        N' has half the threshold
     x = x + N(LN(W2 N(LN(W1 x))))
@@ -17,8 +17,11 @@ from transformers import BertConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
 from transformers.models.bert.modeling_bert import BertLayer, BertSelfAttention
 
-from spikelm.neurons.kernels.heaviside import Heaviside
-from spikelm.rivals.spikingformer.membrane_bert import norm_after_linears
+from spikelm.catalog.kinds import Kind
+from spikelm.models.architecture import Architecture
+from spikelm.rivals.normed_layers import norm_after_linears
+from spikelm.rivals.word_spikes import WordEmbeddings
+from spikelm.training.encoders import fine_tuning, general
 
 SCALE = 0.125  # of the attention, whatever the width of a head
 
@@ -34,7 +37,7 @@ class SpikformerConfig(BertConfig):
 
     @property
     def residual_spikes(self) -> int:
-        """The most spikes that the residual can have added up: the words' and two a layer."""
+        """The most spikes that the residual can have added up: the words' and two per layer."""
         return 2 * self.num_hidden_layers + 1
 
 
@@ -75,23 +78,10 @@ class SpikformerEncoder(nn.Module):
         return BaseModelOutput(last_hidden_state=self.norm(hidden_states), hidden_states=tuple(states))
 
 
-class WordEmbeddings(nn.Module):
-    """Words as the signs of their embeddings; neither positions nor segments."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.spike_out = Heaviside()
-        self.spike_out.site = "embeddings.words"
-
-    def forward(self, input_ids: Tensor) -> Tensor:
-        return self.spike_out(self.word_embeddings(input_ids)[None])[0]
-
-
 class SpikformerModel(PreTrainedModel):
     """Words to states; with output_hidden_states also what is compared with the teacher's layers.
 
-    That is LN(W mean over time of block i), a transform a layer that only distillation needs.
+    That is LN(W mean over time of block i), one transform per layer, which only distillation needs.
     """
 
     config_class = SpikformerConfig
@@ -122,12 +112,12 @@ class SpikformerModel(PreTrainedModel):
         real = (
             attention_mask[:, None, None].to(words.dtype) if self.config.mask and attention_mask is not None else None
         )
-        found = self.encoder(words, attention_mask=real)
+        output = self.encoder(words, attention_mask=real)
         states = None
         if output_hidden_states:
-            blocks = zip(self.transforms, found.hidden_states, strict=True)
+            blocks = zip(self.transforms, output.hidden_states, strict=True)
             states = (words, *(transform(block) for transform, block in blocks))
-        return BaseModelOutput(last_hidden_state=found.last_hidden_state, hidden_states=states)
+        return BaseModelOutput(last_hidden_state=output.last_hidden_state, hidden_states=states)
 
 
 class SpikformerForSequenceClassification(PreTrainedModel):
@@ -143,11 +133,22 @@ class SpikformerForSequenceClassification(PreTrainedModel):
         self.post_init()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Any:
-        found = self.spikformer(input_ids, attention_mask, **kwargs)
-        states = found.last_hidden_state
+        output = self.spikformer(input_ids, attention_mask, **kwargs)
+        states = output.last_hidden_state
         if self.config.mask and attention_mask is not None:
             real = attention_mask[..., None].to(states.dtype)
             pooled = (states * real).sum(1) / real.sum(1)
         else:
             pooled = torch.mean(states, 1)
-        return SequenceClassifierOutput(logits=self.classifier(pooled), hidden_states=found.hidden_states)
+        return SequenceClassifierOutput(logits=self.classifier(pooled), hidden_states=output.hidden_states)
+
+
+def architecture(kind: Kind) -> Architecture:
+    """A student of BERT: general distillation without labels, then a task with its teacher beside it."""
+    return Architecture(
+        config=SpikformerConfig,
+        encoder=SpikformerModel,
+        classifier=SpikformerForSequenceClassification,
+        general=general,
+        fine_tuning=fine_tuning,
+    )

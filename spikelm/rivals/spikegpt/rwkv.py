@@ -1,4 +1,4 @@
-"""SpikeGPT (facts 2.22): RWKV blocks whose outputs are spikes over tokens; their linears read real values.
+"""SpikeGPT: RWKV blocks whose outputs are spikes over tokens; their linears read real values.
 
     x = x + N(TimeMix(LN x));  x = x + N(ChannelMix(LN x))
 
@@ -16,13 +16,13 @@ from torch.nn import functional as F
 from transformers import BertConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput
 
-from spikelm.rivals.spikebert.spikformer import WordEmbeddings
 from spikelm.rivals.spikegpt.wkv import empty_state, wkv, wkv_step
+from spikelm.rivals.word_spikes import WordEmbeddings
 
 BlockState = dict[str, Any]
 
 
-class RwkvConfig(BertConfig):
+class SpikeGPTConfig(BertConfig):
     """BERT's names of sizes; `max_logit_l2` weighs the square of each token's largest logit in the loss."""
 
     model_type = "spikegpt"
@@ -38,7 +38,7 @@ def shifted(x: Tensor) -> Tensor:
 class TimeMix(nn.Module):
     """Wo(sigmoid(r) wkv(k, v)), r, k and v linears of a mix of a token and its predecessor."""
 
-    def __init__(self, config: RwkvConfig, layer: int) -> None:
+    def __init__(self, config: SpikeGPTConfig, layer: int) -> None:
         super().__init__()
         width, deep = config.hidden_size, layer / max(1, config.num_hidden_layers - 1)
         channel = torch.arange(width) / max(1, width - 1)
@@ -70,7 +70,7 @@ class TimeMix(nn.Module):
 class ChannelMix(nn.Module):
     """sigmoid(r) Wv relu(Wk x)^2."""
 
-    def __init__(self, config: RwkvConfig, layer: int) -> None:
+    def __init__(self, config: SpikeGPTConfig, layer: int) -> None:
         super().__init__()
         width = config.hidden_size
         channel = torch.arange(width) / max(1, width - 1)
@@ -96,7 +96,7 @@ class ChannelMix(nn.Module):
 class RwkvBlock(nn.Module):
     """Both mixes, each with its norm before it and its neuron behind it."""
 
-    def __init__(self, config: RwkvConfig, layer: int) -> None:
+    def __init__(self, config: SpikeGPTConfig, layer: int) -> None:
         super().__init__()
         self.time_norm, self.channel_norm = nn.LayerNorm(config.hidden_size), nn.LayerNorm(config.hidden_size)
         self.time, self.channel = TimeMix(config, layer), ChannelMix(config, layer)
@@ -115,13 +115,13 @@ class RwkvBlock(nn.Module):
         return x
 
 
-class RwkvModel(PreTrainedModel):
+class SpikeGPTModel(PreTrainedModel):
     """Words to the last block's normed states."""
 
-    config_class = RwkvConfig
+    config_class = SpikeGPTConfig
     base_model_prefix = "rwkv"
 
-    def __init__(self, config: RwkvConfig) -> None:
+    def __init__(self, config: SpikeGPTConfig) -> None:
         super().__init__(config)
         self.embeddings = WordEmbeddings(config)
         self.blocks = nn.ModuleList(RwkvBlock(config, layer) for layer in range(config.num_hidden_layers))
@@ -139,15 +139,15 @@ class RwkvModel(PreTrainedModel):
         return BaseModelOutput(last_hidden_state=self.norm(x))
 
 
-class RwkvForCausalLM(PreTrainedModel):
+class SpikeGPTForCausalLM(PreTrainedModel):
     """With a head of its own over the vocabulary."""
 
-    config_class = RwkvConfig
+    config_class = SpikeGPTConfig
     base_model_prefix = "rwkv"
 
-    def __init__(self, config: RwkvConfig) -> None:
+    def __init__(self, config: SpikeGPTConfig) -> None:
         super().__init__(config)
-        self.rwkv = RwkvModel(config)
+        self.rwkv = SpikeGPTModel(config)
         self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 
@@ -155,7 +155,7 @@ class RwkvForCausalLM(PreTrainedModel):
         return CausalLMOutput(logits=self.head(self.rwkv(input_ids).last_hidden_state))
 
     def empty_states(self, rows: int) -> list[BlockState]:
-        """Before the first token, one state a block."""
+        """Before the first token, one state per block."""
         nothing = self.head.weight.new_zeros(rows, self.config.hidden_size)
         names = ("time", "channel", "v_time", "v_channel")
         return [{**dict.fromkeys(names, nothing), "wkv": empty_state(nothing)} for _ in self.rwkv.blocks]

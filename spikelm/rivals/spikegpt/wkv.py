@@ -1,4 +1,4 @@
-"""RWKV's weighted mean of past values, channel by channel (facts 2.22):
+"""RWKV's weighted mean of past values, channel by channel:
 
     y_t = (sum_{i<t} e^{-(t-1-i) w + k_i} v_i + e^{u + k_t} v_t) / (the same with v = 1)
 
@@ -35,12 +35,12 @@ def wkv_step(w: Tensor, u: Tensor, k: Tensor, v: Tensor, state: State) -> tuple[
 
 def wkv(w: Tensor, u: Tensor, k: Tensor, v: Tensor, chunk: int = CHUNK) -> Tensor:
     """Whole sequences, k and v (B, n, D): quadratic inside a chunk, a recurrence from chunk to chunk."""
-    state, found = empty_state(k[:, 0]), []
+    state, outputs = empty_state(k[:, 0]), []
     for start in range(0, k.shape[1], chunk):
         part = slice(start, start + chunk)
         y, state = _chunk(w, u, k[:, part], v[:, part], state)
-        found.append(y)
-    return torch.cat(found, 1)
+        outputs.append(y)
+    return torch.cat(outputs, 1)
 
 
 def _chunk(w: Tensor, u: Tensor, k: Tensor, v: Tensor, state: State) -> tuple[Tensor, State]:

@@ -1,0 +1,4 @@
+"""SpikingFormer for text: BERT with a membrane residual (Zhou et al., 2023; docs/spiking_rivals.md).
+
+May import what rivals may.
+"""

@@ -1,7 +1,7 @@
-"""Dropout that draws 16 random bits a value and keeps one of them for the backward.
+"""Dropout that draws 16 random bits per value and keeps one of them for the backward.
 
-torch's on a CPU draws a double a value, which takes six times as long (a twentieth of a whole training step), and keeps
-a float. With 16 bits p is a whole number of 65536ths; what stays is scaled by the p that is really drawn.
+torch's on a CPU draws a double per value, which takes six times as long (a twentieth of a whole training step), and
+keeps a float. With 16 bits p is a whole number of 65536ths; what stays is scaled by the p that is really drawn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def draw(x: Tensor, p: float) -> Tensor:
     size = x.numel() // count
     words = torch.empty(-(-size // PER_WORD), dtype=torch.int64, device=x.device)
     kept = torch.empty((count, size), dtype=torch.int8, device=x.device)
-    for lane in kept:  # a lane at a time: its draws stay in cache
+    for lane in kept:  # one lane at a time: its draws stay in cache
         draws = words.random_(-(1 << 63), None).view(torch.int16)[:size]
         torch.ge(draws, dropped(p) - DRAWS // 2, out=lane)
     return pack_noise(kept)
@@ -59,7 +59,7 @@ class BitDropoutFunction(torch.autograd.Function):
 
 
 class BitDropout(nn.Dropout):
-    """nn.Dropout by `draw`; elsewhere than on a CPU torch's own, which is fast there and keeps a byte a value."""
+    """nn.Dropout by `draw`; elsewhere than on a CPU torch's own, which is fast there and keeps one byte per value."""
 
     def forward(self, input: Tensor) -> Tensor:
         plain = not (self.training and 0 < self.p < 1 and input.is_cpu and input.requires_grad and input.numel())

@@ -53,8 +53,8 @@ def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None, root: float)
     scores = _scaled(query, root).bmm(_scaled(key.mT, root)).view(*query.shape[:3], key.shape[2])
     if mask is None:
         return scores.softmax(-1)
-    found = scores.add_(mask).softmax(-1)
-    return found.masked_fill_((mask == -torch.inf).all(-1, keepdim=True), 0.0)
+    probabilities = scores.add_(mask).softmax(-1)
+    return probabilities.masked_fill_((mask == -torch.inf).all(-1, keepdim=True), 0.0)
 
 
 class Attend(torch.autograd.Function):
@@ -72,23 +72,24 @@ class Attend(torch.autograd.Function):
         operands: tuple[Operand, Operand],
     ) -> Tensor:
         ctx.root, ctx.p, ctx.operands = math.sqrt(scale), p, operands
-        found = _probabilities(query, key, mask, ctx.root)
-        bits = draw(found, p)
-        ctx.save_for_backward(query, found, bits, *operands[0].tensors, *operands[1].tensors)
-        dropped = times_noise(found, bits, level(found, p))
+        probabilities = _probabilities(query, key, mask, ctx.root)
+        bits = draw(probabilities, p)
+        ctx.save_for_backward(query, probabilities, bits, *operands[0].tensors, *operands[1].tensors)
+        dropped = times_noise(probabilities, bits, level(probabilities, p))
         return dropped.flatten(0, 1).bmm(value.flatten(0, 1)).view(query.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        query, found, bits, *kept = ctx.saved_tensors
+        query, probabilities, bits, *kept = ctx.saved_tensors
         key, value = ctx.operands[0].read(*kept[:2]), ctx.operands[1].read(*kept[2:])
-        unit, root = level(found, ctx.p), ctx.root
+        unit, root = level(probabilities, ctx.p), ctx.root
         grad = grad.flatten(0, 1)
-        grad_value = times_noise(found, bits, unit).flatten(0, 1).mT.bmm(grad).view(value.shape)
-        grad_dropped = grad.bmm(value.flatten(0, 1).mT).view(found.shape)
-        grad_found = times_noise(grad_dropped, bits, unit, out=grad_dropped)
-        grad_scores = torch._softmax_backward_data(grad_found, found, -1, found.dtype).flatten(0, 1)
+        grad_value = times_noise(probabilities, bits, unit).flatten(0, 1).mT.bmm(grad).view(value.shape)
+        grad_dropped = grad.bmm(value.flatten(0, 1).mT).view(probabilities.shape)
+        grad_probabilities = times_noise(grad_dropped, bits, unit, out=grad_dropped)
+        dtype = probabilities.dtype
+        grad_scores = torch._softmax_backward_data(grad_probabilities, probabilities, -1, dtype).flatten(0, 1)
         grad_query = grad_scores.bmm(_scaled(key.mT, root).mT).mul_(root).view(query.shape)
         grad_key = _scaled(query, root).mT.bmm(grad_scores).mul_(root).view(*key.shape[:2], -1, key.shape[2]).mT
         return grad_query, grad_key, grad_value, None, None, None, None

@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import nn
 
-from spikelm.config.schema import TrainerConfig
+from spikelm.config.settings.running import TrainerConfig
 from spikelm.errors import ConfigError
 from spikelm.neurons.kernels.compiled import RECOMPILE, can_compile
 from spikelm.spiking import neurons
-from spikelm.spiking.sites import ARCHITECTURES
+from spikelm.spiking.sites import ARCHITECTURES, BERT
 
 
 @contextmanager
@@ -20,12 +20,12 @@ def accelerated(model: Any, config: TrainerConfig) -> Iterator[None]:
     """Train inside; what is measured afterwards sees the model as it was, every product of it in sight."""
     spiking = list(neurons(model))
     compiled = config.compile != "off" and can_compile()
-    found = blocks(model) if compiled and config.compile == "model" else []
+    compiled_blocks = blocks(model) if compiled and config.compile == "model" else []
     if config.activation_checkpointing:
         _checkpoint(model)
     for neuron in spiking:
         neuron.compiled = compiled
-    for block in found:
+    for block in compiled_blocks:
         # the draws of dropout are torch's own, so that only rounding tells a compiled run from another
         block.compile(dynamic=True, fullgraph=True, options={"fallback_random": True}, **RECOMPILE)
     try:
@@ -33,18 +33,18 @@ def accelerated(model: Any, config: TrainerConfig) -> Iterator[None]:
     finally:
         for neuron in spiking:
             neuron.compiled = False
-        for block in found:
+        for block in compiled_blocks:
             block._compiled_call_impl = None
         if config.activation_checkpointing:
             model.gradient_checkpointing_disable()
 
 
 def blocks(model: Any) -> list[nn.Module]:
-    """The equal blocks of a BERT, which are what is compiled of a model: one graph for all of them."""
-    if model.config.model_type != "bert":
-        raise ConfigError(f"trainer.compile=model is for a BERT, not for {model.config.model_type}", "compile=neurons")
-    base = model.base_model
-    return [block for stack in ARCHITECTURES["bert"] for block in base.get_submodule(stack.prefix)]
+    """The equal blocks of a BERT, or of a model built like it, which are what is compiled: one graph for all."""
+    kind = model.config.model_type
+    if ARCHITECTURES.get(kind) != (BERT,):
+        raise ConfigError(f"trainer.compile=model is for a BERT, not for {kind}", "compile=neurons")
+    return list(model.base_model.get_submodule(BERT.prefix))
 
 
 def _checkpoint(model: Any) -> None:

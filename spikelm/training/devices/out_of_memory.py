@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from spikelm.config.schema import Config
+from spikelm.config.settings.schema import Config
 from spikelm.errors import TrainingError
 
 #: what the allocators of torch say, on a GPU and on a CPU

@@ -36,9 +36,9 @@ class Sharded(ModelParallelStrategy):
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         optimizer = getattr(optimizer, "_optimizer", optimizer)  # as Lightning wraps it
-        found = optimizer.state_dict()
-        states = {id: {key: _whole(value) for key, value in one.items()} for id, one in found["state"].items()}
-        return {**found, "state": states} if self.is_global_zero else {}
+        state = optimizer.state_dict()
+        states = {id: {key: _whole(value) for key, value in entry.items()} for id, entry in state["state"].items()}
+        return {**state, "state": states} if self.is_global_zero else {}
 
     @property
     def lightning_restore_optimizer(self) -> bool:
@@ -55,10 +55,10 @@ class Sharded(ModelParallelStrategy):
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
-            parameters = [one for group in optimizer.param_groups for one in group["params"]]
+            parameters = [entry for group in optimizer.param_groups for entry in group["params"]]
             states = {
-                id: {key: _shared_out(value, parameters[id]) for key, value in one.items()}
-                for id, one in saved["state"].items()
+                id: {key: _shared_out(value, parameters[id]) for key, value in entry.items()}
+                for id, entry in saved["state"].items()
             }
             optimizer.load_state_dict({**saved, "state": states})
 
@@ -91,10 +91,10 @@ def shard(module: Any, mesh: Any) -> None:
 
 def _layers(model: nn.Module) -> list[nn.Module]:
     """The outermost members of lists of modules: encoder and decoder layers."""
-    found: list[nn.Module] = []
+    layers: list[nn.Module] = []
     for child in model.children():
-        found += list(child) if isinstance(child, nn.ModuleList) else _layers(child)
-    return found
+        layers += list(child) if isinstance(child, nn.ModuleList) else _layers(child)
+    return layers
 
 
 class WholeInEvaluation(L.Callback):

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from spikelm.config.schema import DistillConfig
+from spikelm.config.settings.distill import DistillConfig
 
 
 def logits_loss(student: Tensor, teacher: Tensor, temperature: float, kind: str = "kl") -> Tensor:
     """t^2 KL(teacher / t || student / t), mean over rows; one output (regression): the squared error.
 
-    soft: mean over rows and classes of -p_teacher log p_student (facts 2.4, 2.6).
+    soft: mean over rows and classes of -p_teacher log p_student, as in TernaryBERT and BiBERT.
     """
     if student.shape[-1] == 1:
         return F.mse_loss(student, teacher)
@@ -23,8 +23,8 @@ def logits_loss(student: Tensor, teacher: Tensor, temperature: float, kind: str 
         goal = F.softmax(teacher / temperature, dim=-1)
         return -(goal * F.log_softmax(student / temperature, dim=-1)).mean()
     goal = F.log_softmax(teacher / temperature, dim=-1)
-    found = F.log_softmax(student / temperature, dim=-1)
-    return temperature**2 * F.kl_div(found, goal, reduction="batchmean", log_target=True)
+    log_student = F.log_softmax(student / temperature, dim=-1)
+    return temperature**2 * F.kl_div(log_student, goal, reduction="batchmean", log_target=True)
 
 
 def hidden_losses(
@@ -44,7 +44,7 @@ def hidden_losses(
 
 
 def representation_loss(losses: Sequence[Tensor], rows: int) -> Tensor:
-    """Stage 1 of SpikeBERT: (1/B) sum over the layers of the mean squared error (facts 2.10)."""
+    """Stage 1 of SpikeBERT: (1/B) sum over the layers of the mean squared error."""
     return torch.stack(list(losses)).sum() / rows
 
 
@@ -66,7 +66,7 @@ def attention_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask:
 def score_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
     """For each layer the squared error of the scores (B, heads, n, n) before the softmax, mean over all entries.
 
-    Scores of pads count as zero in both, as in TernaryBERT (facts 2.4). A student with fewer heads is compared with
+    Scores of pads count as zero in both, as in TernaryBERT. A student with fewer heads is compared with
     its teacher by the mean over the heads.
     """
     kept, losses = pairs_of(mask), []
@@ -78,7 +78,7 @@ def score_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Ten
 
 
 def direction_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """|| P_s / ||P_s|| - P_t / ||P_t|| ||, Frobenius norms over the whole batch (BiBERT's DMD, facts 2.6)."""
+    """|| P_s / ||P_s|| - P_t / ||P_t|| ||, Frobenius norms over the whole batch (BiBERT's DMD)."""
     return (student / student.norm() - teacher / teacher.norm()).norm()
 
 
@@ -106,9 +106,9 @@ def layer_weights(settings: DistillConfig, layers: int, progress: float) -> list
 
     progressive: the first layer alone at the start, one more at a time, all of them after half of the steps.
     """
-    if settings.layers == "last":
+    if settings.states.layers == "last":
         active = [layer == layers - 1 for layer in range(layers)]
-    elif settings.layers == "progressive":
+    elif settings.states.layers == "progressive":
         reached = min(layers, 1 + math.floor(2 * progress * layers))
         active = [layer < reached for layer in range(layers)]
     else:

@@ -42,8 +42,8 @@ class Projections:
 
     def scores(self) -> list[Tensor]:
         """Attention scores of every layer (B, heads, n, n), without the mask, mean over the time steps."""
-        found = [similarity(query, key) for query, key in zip(self.take("query"), self.take("key"), strict=True)]
-        return [self._mean(scores) for scores in found]
+        products = [similarity(query, key) for query, key in zip(self.take("query"), self.take("key"), strict=True)]
+        return [self._mean(scores) for scores in products]
 
     def relations(self) -> list[Tensor]:
         """Real-valued queries, keys and values of every layer (B, heads, n, d), mean over the time steps."""

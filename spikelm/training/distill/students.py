@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spikelm.config.schema import DistillConfig, StageConfig, TaskConfig
+from spikelm.config.settings.distill import DistillConfig
+from spikelm.config.settings.stages import StageConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data.batches.by_step import Batch
 from spikelm.training.devices.ranks import summed
 from spikelm.training.distill.losses import (
@@ -59,7 +61,7 @@ def imitated(model: Any, mask: Tensor) -> Tensor:
 
 
 class GeneralModule(StageModule):
-    """Loss = mean over the layers of |s - t|^2 / var(t), or as SpikeBERT has it (distill.reduction=rows).
+    """Loss = mean over the layers of |s - t|^2 / var(t), or as SpikeBERT has it (distill.states.reduction=rows).
 
     A student made of its teacher has the same embeddings: they are frozen.
     """
@@ -69,18 +71,19 @@ class GeneralModule(StageModule):
     ) -> None:
         super().__init__(model, stage, total, seed)
         self.teacher = teacher
-        self.by_rows = settings.reduction == "rows"
+        self.by_rows = settings.states.reduction == "rows"
         unseen = (model.encoder.norm,) if hasattr(model, "transforms") else (model.embeddings, model.pooler)
         for part in unseen:  # by any loss, or equal in both
-            part.requires_grad_(False)
+            if part is not None:
+                part.requires_grad_(False)
 
     def losses(self, batch: Batch) -> tuple[list[Tensor], Tensor]:
         """The loss of each layer, and the cosine of the two models' mean states, sentence by sentence."""
         goal = self.teacher(batch)
-        found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(False))
+        output = self.model(**{name: batch[name] for name in INPUTS}, **wanted(False))
         mask = imitated(self.model, batch["attention_mask"])
-        layers = hidden_losses(found.hidden_states[1:], goal.hidden_states[1:], mask, scaled=not self.by_rows)
-        means = [(output.hidden_states[-1] * mask[..., None]).sum(1) for output in (found, goal)]
+        layers = hidden_losses(output.hidden_states[1:], goal.hidden_states[1:], mask, scaled=not self.by_rows)
+        means = [(states.hidden_states[-1] * mask[..., None]).sum(1) for states in (output, goal)]
         return layers, F.cosine_similarity(*means)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
@@ -120,62 +123,77 @@ class StudentModule(GlueModule):
         super().__init__(model, task, stage, total, seed)
         self.teacher = teacher
         self.settings = settings
-        looked = {"scores": settings.scores, "relations": settings.relations}
+        looked = {"scores": settings.losses.scores, "relations": settings.losses.relations}
         self.projections = {name: Projections(model, rounded=name == "scores") for name, on in looked.items() if on}
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        settings, mask = self.settings, batch["attention_mask"]
-        clean = batch["labels"] >= 0 if settings.task_rows else None  # not-a-number is not, either
-        if settings.noise:
-            ids, unchanged = perturb(batch["input_ids"], mask, settings.noise)
+        settings = self.settings
+        batch, clean = self.noisy(batch)
+        goal = self.teacher(batch)
+        output = self.model(**{name: batch[name] for name in INPUTS}, **wanted(settings.losses.attention > 0))
+        logits = output.logits.float()
+        if self.progress < settings.layers_first:  # from the layers alone
+            return self.with_layers(logits.sum() * 0.0, output, goal, batch)
+        loss = settings.losses.labels * self.clean_loss(logits, batch, clean)
+        if settings.losses.logits:
+            answers = logits_loss(logits, goal.logits.float(), settings.logits.temperature, settings.logits.loss)
+            rows = batch.get("row_share", 1.0)  # of several devices
+            loss = loss + settings.losses.logits * rows * answers
+        return loss if settings.layers_first else self.with_layers(loss, output, goal, batch)
+
+    @property
+    def progress(self) -> float:
+        """The share of the steps that are done."""
+        return self.global_step / self.total
+
+    def noisy(self, batch: Batch) -> tuple[Batch, Tensor | None]:
+        """The batch with the noise asked for, and which of its rows may learn from their label; None: all."""
+        settings = self.settings
+        clean = batch["labels"] >= 0 if settings.rows.other_tasks else None  # not-a-number is not, either
+        if settings.rows.noise:
+            ids, unchanged = perturb(batch["input_ids"], batch["attention_mask"], settings.rows.noise)
             batch = {**batch, "input_ids": ids}
             clean = unchanged if clean is None else clean & unchanged
-        goal = self.teacher(batch)
-        found = self.model(**{name: batch[name] for name in INPUTS}, **wanted(settings.attention > 0))
-        logits = found.logits.float()
-        rows = batch.get("row_share", 1.0)  # of several devices
-        progress = self.global_step / self.total
-        if progress < settings.first:
-            return self.with_layers(logits.sum() * 0.0, found, goal, batch, progress)
-        loss = settings.labels * self.clean_loss(logits, batch, clean)
-        if settings.logits:
-            answers = logits_loss(logits, goal.logits.float(), settings.temperature, settings.logits_loss)
-            loss = loss + settings.logits * rows * answers
-        return loss if settings.first else self.with_layers(loss, found, goal, batch, progress)
+        return batch, clean
 
-    def with_layers(self, loss: Tensor, found: Any, goal: Any, batch: Batch, progress: float) -> Tensor:
-        """The loss with what is learned from the teacher's layers: its states, maps, scores, relations and words."""
+    def with_layers(self, loss: Tensor, output: Any, goal: Any, batch: Batch) -> Tensor:
+        """The loss with what is learned from the teacher's layers: its states, maps, words, scores and relations."""
         settings, mask, tokens = self.settings, batch["attention_mask"], batch.get("token_share", 1.0)
-        layers = layer_weights(settings, len(found.hidden_states) - 1, progress)
-        if settings.hidden:
-            first = 0 if settings.embeddings else 1
-            ours, theirs = found.hidden_states[first:], goal.hidden_states[first:]
-            if settings.relations:  # BiBERT matches directions here too
-                real = mask[..., None]
-                states = [direction_loss(s * real, t * real) for s, t in zip(ours, theirs, strict=True)]
-            else:
-                states = hidden_losses(ours, theirs, imitated(self.model, mask), settings.scaled)
-            by_rows = settings.reduction == "rows"
-            whole = representation_loss(states, len(mask)) if by_rows else self.over_layers(states, layers)
-            loss = loss + settings.hidden * tokens * whole
-        if settings.attention:
-            maps = attention_losses(found.attentions, goal.attentions, mask)
-            loss = loss + settings.attention * tokens * weighted(maps, layers)
+        layers = layer_weights(settings, len(output.hidden_states) - 1, self.progress)
         teacher: Any = self.teacher
-        if settings.words:
-            words, goals = (one.get_input_embeddings().weight for one in (self.model, teacher.model))
-            loss = loss + settings.words * embedding_loss(words, goals)
-        if settings.scores:
+        if settings.losses.hidden:
+            loss = loss + settings.losses.hidden * tokens * self.states_loss(output, goal, mask, layers)
+        if settings.losses.attention:
+            maps = attention_losses(output.attentions, goal.attentions, mask)
+            loss = loss + settings.losses.attention * tokens * weighted(maps, layers)
+        if settings.losses.words:
+            words, goals = (model.get_input_embeddings().weight for model in (self.model, teacher.model))
+            loss = loss + settings.losses.words * embedding_loss(words, goals)
+        if settings.losses.scores:
             scores = score_losses(self.projections["scores"].scores(), teacher.projections.scores(), mask)
-            loss = loss + settings.scores * tokens * self.over_layers(scores, layers)
-        if settings.relations:
+            loss = loss + settings.losses.scores * tokens * self.over_layers(scores, layers)
+        if settings.losses.relations:
             ours, theirs = self.projections["relations"].relations(), teacher.projections.relations()
-            loss = loss + settings.relations * tokens * torch.stack(relation_losses(ours, theirs, mask)).sum()
+            loss = loss + settings.losses.relations * tokens * torch.stack(relation_losses(ours, theirs, mask)).sum()
         return loss
+
+    def states_loss(self, output: Any, goal: Any, mask: Tensor, layers: Sequence[float]) -> Tensor:
+        """The loss of the hidden states, with the embeddings' output where it is asked for."""
+        settings = self.settings
+        first = 0 if settings.states.embeddings else 1
+        ours, theirs = output.hidden_states[first:], goal.hidden_states[first:]
+        if settings.losses.relations:  # BiBERT matches directions here too
+            real = mask[..., None]
+            states = [direction_loss(s * real, t * real) for s, t in zip(ours, theirs, strict=True)]
+        else:
+            states = hidden_losses(ours, theirs, imitated(self.model, mask), settings.states.scaled)
+        if settings.states.reduction == "rows":
+            return representation_loss(states, len(mask))
+        return self.over_layers(states, layers)
 
     def over_layers(self, losses: Sequence[Tensor], layers: Sequence[float]) -> Tensor:
         """The sum over the layers, or their weighted mean; the embeddings' share is that of the first layer."""
-        if self.settings.total:
+        if self.settings.states.total:
             return torch.stack(list(losses)).sum()
         return weighted(losses, [*layers[:1], *layers] if len(losses) > len(layers) else layers)
 
@@ -190,7 +208,7 @@ class StudentModule(GlueModule):
 
 
 class ImitatingPretrainModule(PretrainModule):
-    """Loss = MLM + NSP + mean of |s - t|^2 over embeddings and layers + soft cross entropy of NSP (facts 2.8)."""
+    """Loss = MLM + NSP + mean of |s - t|^2 over embeddings and layers + soft cross entropy of NSP, as BiPFT has it."""
 
     def __init__(self, model: nn.Module, teacher: Teacher, stage: StageConfig, total: int, seed: int) -> None:
         super().__init__(model, stage, total, seed)

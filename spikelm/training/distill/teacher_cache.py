@@ -1,4 +1,4 @@
-"""A teacher's outputs on the training rows, computed once and mapped from disk ever after (distill.cache=true)."""
+"""A teacher's outputs on the training rows, computed once and then mapped from disk (distill.teacher.cache=true)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import torch
 from filelock import FileLock
 
 from spikelm.data.batches.by_step import Batch, evaluation_batches
-from spikelm.data.tokens.encode import Encoded
+from spikelm.data.tokens.encode import EncodedRows
+from spikelm.machine.disk import disk_errors
 from spikelm.store.checksums import seal_folder, whole_folder
-from spikelm.store.records import digest, disk_errors
+from spikelm.store.hashing import digest
 from spikelm.training.distill.students import Teacher
 
 CACHING = 1  # raise when the same teacher and rows no longer give the same arrays
@@ -24,7 +25,7 @@ BATCH = 64
 class CachedTeacher:
     """Answers like the teacher: logits as they are, hidden states kept as float16 (tokens, layers, hidden)."""
 
-    def __init__(self, teacher: Teacher, teacher_id: str, data: Encoded, content: str, cache: Path) -> None:
+    def __init__(self, teacher: Teacher, teacher_id: str, data: EncodedRows, content: str, cache: Path) -> None:
         self.model = teacher.model
         self.data = data
         folder = cache / "teachers" / digest([CACHING, teacher_id, content, int(data.offsets[-1]), len(data)])
@@ -48,7 +49,7 @@ class CachedTeacher:
         return SimpleNamespace(logits=self.logits[batch["rows"].cpu()].to(device), hidden_states=(None, *layers))
 
 
-def _compute(teacher: Teacher, data: Encoded, folder: Path) -> None:
+def _compute(teacher: Teacher, data: EncodedRows, folder: Path) -> None:
     """Every row once; the folder appears when both arrays are whole."""
     config = teacher.model.config
     temporary = folder.with_name(f".{folder.name}")
@@ -58,12 +59,12 @@ def _compute(teacher: Teacher, data: Encoded, folder: Path) -> None:
     hidden = np.lib.format.open_memmap(temporary / "hidden.npy", mode="w+", dtype=np.float16, shape=shape)
     logits = np.zeros((len(data), config.num_labels), np.float32)
     for batch in evaluation_batches(data, BATCH):
-        found = teacher(batch)
-        states = torch.stack(found.hidden_states[1:], dim=2).half().numpy()
+        answer = teacher(batch)
+        states = torch.stack(answer.hidden_states[1:], dim=2).half().numpy()
         for index, row in enumerate(batch["rows"].tolist()):
             start, end = data.offsets[row], data.offsets[row + 1]
             hidden[start:end] = states[index, : end - start]
-            logits[row] = found.logits[index].float().numpy()
+            logits[row] = answer.logits[index].float().numpy()
     hidden.flush()
     np.save(temporary / "logits.npy", logits)
     seal_folder(temporary)

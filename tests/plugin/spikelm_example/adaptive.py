@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from spikelm.neurons import Neuron
+from spikelm.rules import NotNegative, Positive
 
 
 class Adaptive(Neuron):
@@ -15,7 +16,13 @@ class Adaptive(Neuron):
     """
 
     def __init__(
-        self, T: int, memory: bool = True, beta: float = 0.25, theta: float = 1.0, rho: float = 0.5, rise: float = 0.5
+        self,
+        T: int,
+        memory: bool = True,
+        beta: NotNegative = 0.25,
+        theta: Positive = 1.0,
+        rho: NotNegative = 0.5,
+        rise: NotNegative = 0.5,
     ) -> None:
         super().__init__(T, memory)
         self.beta, self.theta, self.rho, self.rise = beta if memory else 0.0, theta, rho, rise

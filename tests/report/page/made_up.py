@@ -6,11 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+from made_up_result import ENVIRONMENT, made_up
+
 from spikelm.catalog.energy import encoder_terms, energy_mj, mean_rate, spiking_energy_mj
-from spikelm.store.records import RESULT_FIELDS, digest
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.running import MeasureConfig
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.specs import NeuronSpec
+from spikelm.config.settings.task import TaskConfig
+from spikelm.store.hashing import digest
+from spikelm.store.result import Result
 from spikelm.store.store import Run
 
-BACKBONE = {"name": "bert_mini", "kind": "bert", "layers": 2, "hidden": 96, "heads": 8, "intermediate": 384}
+BACKBONE = BackboneConfig(name="bert_mini", layers=2, hidden=96, heads=8, intermediate=384)
 KINDS = ("qkv_in", "key_out", "value_out", "attn_out_in", "ffn1_in", "ffn2_in")
 
 
@@ -18,50 +27,45 @@ def run_id(number: int) -> str:
     return digest(["made up", number])[:16]
 
 
-def config(task: str, neuron: str, scale: str, source: str, seed: int) -> dict[str, Any]:
-    spec: dict[str, Any] = {"name": neuron}
-    if neuron != "ann":
-        spec |= {"T": 4, "_target_": "spikelm.neurons.lif.LIF"}
-    return {
-        "task": {"name": task, "kind": "classification"},
-        "neuron": spec,
-        "backbone": BACKBONE,
-        "source": {"name": source},
-        "measure": {"samples": 64, "length": 64},
-        "scale": scale,
-        "T": 4,
-        "seed": seed,
-    }
+def config(task: str, neuron: str, scale: str, source: str, seed: int) -> Config:
+    return Config(
+        task=TaskConfig(name=task, kind="classification"),
+        neuron=NeuronSpec("" if neuron == "ann" else "spikelm.neurons.lif.LIF", name=neuron),
+        backbone=BACKBONE,
+        source=SourceConfig(name=source),
+        measure=MeasureConfig(samples=64, length=64),
+        scale=scale,
+        T=4,
+        seed=seed,
+    )
 
 
-def result(config: dict[str, Any], system: str, score: float, metric: str = "accuracy") -> dict[str, Any]:
+def result(id: str, config: Config, system: str, score: float, **more: Any) -> Result:
     """A result whose energy is that of its rates."""
     terms = encoder_terms(2, 96, 384, 64)
     rates = {f"encoder.layer.{layer}.{kind}": 0.1 * (1 + layer + n) for layer in (0, 1) for n, kind in enumerate(KINDS)}
     ann = {kind: energy_mj(terms, kind) for kind in ("fp32", "fp16")}  # type: ignore[arg-type]
-    spiking = config["neuron"]["name"] != "ann"
+    spiking = config.spiking
     ours = {kind: spiking_energy_mj(terms, rates, 4, kind) for kind in ann} if spiking else ann  # type: ignore[arg-type]
     rate: dict[str, Any] = {"mean": None, "per_site": {}}
     if spiking:
         rate = {"mean": mean_rate(terms, rates), "per_site": rates, "initial_per_site": dict.fromkeys(rates, 0.5)}
     known = {
-        "metrics": {metric: score},
-        "constant_predictor": {metric: 50.0},
+        "run_id": id,
+        "metrics": {"accuracy": score},
+        "constant_predictor": {"accuracy": 50.0},
         "energy_mj": ours,
         "energy_ann_mj": ann,
         "firing_rate": rate,
-        "spike_driven": {"verdict": "fully", "real_valued": ["classifier"], "silent": []},
-        "source": {"name": config["source"]["name"], "rows": {"train": 100}, "content_hash": "0" * 64},
+        "source": {"name": config.source.name, "rows": {"train": 100}, "content_hash": "0" * 64},
         "config": config,
-        "scale": config["scale"],
-        "task": config["task"]["name"],
+        "scale": config.scale,
+        "task": config.task.name,
         "system": system,
-        "seed": config["seed"],
+        "seed": config.seed,
         "parameters": 318051,
-        "seconds": 12.5,
-        "versions": {"torch": "2"},
     }
-    return {**dict.fromkeys(set(RESULT_FIELDS) - {"run_id", "status"}), **known}
+    return made_up(**{**known, **more})
 
 
 def write(
@@ -73,10 +77,10 @@ def write(
     saved = config(task, neuron, scale, source, number)
     label = f"{neuron}-{scale}-{source}-s{number}"
     run = Run(root, root / task.replace("/", "-") / f"{label}-{id[:8]}", id)
-    run.start(saved, {})
+    run.start(saved, ENVIRONMENT)
     for step in range(steps):
         run.append_metrics(20 * step, {"train/loss": 2.0 / (1 + step), "dev/accuracy": 50.0 + step})
-    run.finish({**result(saved, system, score), **more})
+    run.finish(result(id, saved, system, score, **more))
     return run
 
 
@@ -89,10 +93,9 @@ def bulk(root: Path, runs: int) -> None:
         id = run_id(number)
         folder = root / task.replace("/", "-") / f"{neuron}-s{number}-{id[:8]}"
         folder.mkdir(parents=True)
-        body = {"run_id": id, "status": "finished", **result(saved, neuron.upper(), 50 + number % 40)}
-        body |= {"schema": 1, "finished_at": f"2026-01-01T00:{number // 60 % 60:02}:{number % 60:02}+00:00"}
-        body["checksum"] = digest(body)
-        (folder / "result.json").write_text(json.dumps(body))
+        finished = f"2026-01-01T00:{number // 60 % 60:02}:{number % 60:02}+00:00"
+        told = result(id, saved, neuron.upper(), 50.0 + number % 40, finished_at=finished)
+        (folder / "result.json").write_text(json.dumps(told.to_record()))
         (folder / "status.json").write_text(json.dumps({"run_id": id, "state": "finished"}))
         rows = [f"{20 * step},train/loss,{2 / (1 + step)}" for step in range(100)]
         (folder / "metrics.csv").write_text("step,name,value\n" + "\n".join(rows) + "\n")

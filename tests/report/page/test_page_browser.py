@@ -14,6 +14,7 @@ from made_up import run_id, write
 from spikelm.report.page.serve import open_server
 from spikelm.report.page.site import Site
 
+SAMPLE = {"source": "<script>document.title='planted'</script>", "reference": "a", "generated": "b"}
 pytestmark = pytest.mark.slow
 webdriver = pytest.importorskip("selenium.webdriver")
 WebDriverWait = pytest.importorskip("selenium.webdriver.support.wait").WebDriverWait
@@ -39,7 +40,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    write(tmp_path, 1, score=60.0, samples=[{"source": "<script>document.title='planted'</script>"}])
+    write(tmp_path, 1, score=60.0, samples=[SAMPLE])
     write(tmp_path, 2, task="glue/cola", score=9.5, system="<img src=x onerror=document.title='planted'>")
     write(tmp_path, 3, neuron="ann", scale="smoke", source="local", score=70.25)
     broken = write(tmp_path, 4)

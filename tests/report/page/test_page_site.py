@@ -7,15 +7,18 @@ import math
 import os
 import time
 import tracemalloc
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_up import bulk, config, run_id, write
+from made_up_result import ENVIRONMENT
 
+from spikelm.config.settings.stages import StageConfig
 from spikelm.report.page.site import TEMPLATES, Built, Site
-from spikelm.store.records import digest
+from spikelm.store.hashing import digest
 from spikelm.store.store import Run
 
 PLANTED = "<script>alert('planted')</script><img src=x onerror=alert(1)>"
@@ -153,7 +156,7 @@ def test_broken_records_are_listed_as_such_and_not_touched(tmp_path: Path) -> No
     }
     assert "does not match its checksum" in of(tmp_path, 1).text
     assert "not readable JSON" in of(tmp_path, 0).text
-    assert "result.json lacks metrics" in of(tmp_path, 3).text
+    assert "metrics: Input should be a valid dictionary" in of(tmp_path, 3).text
     assert before == {path: path.read_bytes() for path in tmp_path.glob("glue-rte/*/*") if path.is_file()}
 
 
@@ -318,10 +321,10 @@ def test_two_thousand_runs_take_seconds_and_little_memory(tmp_path: Path) -> Non
 
 def test_the_first_page_says_how_far_a_run_has_come_and_changes_with_it(tmp_path: Path) -> None:
     id = run_id(7)
-    saved = config("pretrain", "lif", "mini", "embedded", 7) | {"pretrain": {"steps": 1000}}
-    saved["task"]["kind"] = "pretrain"
+    saved = config("pretrain", "lif", "mini", "embedded", 7)
+    saved = replace(saved, task=replace(saved.task, kind="pretrain"), pretrain=StageConfig(steps=1000))
     run = Run(tmp_path, tmp_path / "pretrain" / f"lif-{id[:8]}", id)
-    run.start(saved, {})
+    run.start(saved, ENVIRONMENT)
     build(tmp_path)
     assert "step" not in pages(tmp_path)["index.html"].text.split("Overview")[-1]
     for step in range(0, 400, 20):

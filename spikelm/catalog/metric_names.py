@@ -1,0 +1,38 @@
+"""The metrics by name: what a task may ask for in `task.metrics`, checked before anything is trained.
+
+Each is one entry here and one function of the same name in spikelm/measure/metrics.py or text_metrics.py. What
+pretraining and general distillation report is theirs alone and not chosen by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric in percent, and the kinds of task it fits."""
+
+    title: str
+    tasks: tuple[str, ...]
+    labels: int | None = None  # it is for tasks with so many labels; None: with any number
+
+
+METRICS = {
+    "accuracy": Metric("accuracy", ("classification",)),
+    "f1": Metric("F1 of the second label", ("classification",), labels=2),
+    "matthews": Metric("Matthews correlation", ("classification",)),
+    "pearson": Metric("Pearson correlation", ("regression",)),
+    "spearman": Metric("Spearman correlation", ("regression",)),
+    "rouge1": Metric("ROUGE-1", ("seq2seq",)),
+    "rouge2": Metric("ROUGE-2", ("seq2seq",)),
+    "rougeL": Metric("ROUGE-L", ("seq2seq",)),
+    "rougeLsum": Metric("ROUGE-L of the whole summary", ("seq2seq",)),
+    "bleu": Metric("BLEU", ("seq2seq",)),
+    "chrf": Metric("chrF", ("seq2seq",)),
+}
+
+
+def valid_metrics(task_kind: str, labels: int) -> list[str]:
+    """The names that a task of a kind with so many labels may ask for."""
+    return [name for name, metric in METRICS.items() if task_kind in metric.tasks and metric.labels in (None, labels)]

@@ -1,0 +1,82 @@
+"""What a field of the config says about itself: which values it may have, and which results it decides."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, field, fields, is_dataclass
+from typing import Any
+
+from spikelm.errors import ConfigError
+from spikelm.rules import Rule
+
+PRETRAINING, GENERAL, FINE_TUNING = "pretraining", "general distillation", "fine-tuning"
+EVERY_RUN = frozenset({PRETRAINING, GENERAL, FINE_TUNING})
+NO_RUN: frozenset[str] = frozenset()  # where files are, how a run is shown: nothing that changes a result
+
+
+def setting(default: Any = MISSING, rule: Rule | None = None, decides: Iterable[str] = EVERY_RUN) -> Any:
+    """A field of a config: its default (a list or mapping is copied), its rule, and the kinds of run it decides."""
+    metadata = {"rule": rule, "decides": frozenset(decides)}
+    if isinstance(default, list | dict):
+        return field(default_factory=default.copy, metadata=metadata)
+    if isinstance(default, type):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def check_fields(node: Any, where: str = "") -> None:
+    """Check every field below `node` against its rule; raises a ConfigError that says what is valid."""
+    for item in fields(node):
+        value, key = getattr(node, item.name), f"{where}{item.name}"
+        if is_dataclass(value):
+            check_fields(value, f"{key}.")
+            continue
+        rule: Rule | None = item.metadata.get("rule")
+        if rule is not None and not rule.allows(value):
+            raise ConfigError(not_valid(key, value, rule))
+        _check_finite(value, key)
+
+
+def not_valid(key: str, value: Any, rule: Rule) -> str:
+    """The message for a value that breaks its rule, with the nearest choice where there are choices."""
+    if rule.choices:
+        return f"{key}={value} is not valid{nearest(str(value), [str(choice) for choice in rule.choices])}"
+    return f"{key}={value} is not valid; it is {rule}"
+
+
+def _check_finite(value: Any, key: str) -> None:
+    """Every number of a config is finite: anything else can be neither compared, recorded nor trained with."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{key}={value} is not valid; it is a finite number")
+    if isinstance(value, Mapping):
+        for name, inside in value.items():
+            _check_finite(inside, f"{key}.{name}")
+    elif isinstance(value, list | tuple):
+        for position, inside in enumerate(value):
+            _check_finite(inside, f"{key}.{position}")
+
+
+def decided(node: Any, run: str) -> dict[str, Any]:
+    """The fields below `node` that decide the result of a kind of run, as plain data."""
+    record: dict[str, Any] = {}
+    for item in fields(node):
+        if run not in item.metadata.get("decides", EVERY_RUN):
+            continue
+        value = getattr(node, item.name)
+        record[item.name] = decided(value, run) if is_dataclass(value) else value
+    return record
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """The end of a message: the valid name that was probably meant, else all of them where they are few."""
+    names = sorted(set(valid))
+    last_parts = {name.rpartition("/")[2].rpartition(".")[2]: name for name in names}
+    close = difflib.get_close_matches(word, names, n=1) or [
+        last_parts[match]
+        for match in difflib.get_close_matches(word.rpartition("/")[2].rpartition(".")[2], last_parts, n=1)
+    ]
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; valid: {', '.join(names)}" if len(names) <= 12 else ""

@@ -1,0 +1,151 @@
+"""The structured config: one dataclass tree, composed by Hydra and checked before anything heavy is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from spikelm.catalog.kinds import UNLABELLED, Kind, kind_of
+from spikelm.config.paths import default_runs_dir
+from spikelm.config.settings.backbone import BackboneConfig, VariantConfig
+from spikelm.config.settings.distill import DistillConfig
+from spikelm.config.settings.fields import FINE_TUNING, GENERAL, NO_RUN, PRETRAINING, setting
+from spikelm.config.settings.running import MeasureConfig, TrackerConfig, TrainerConfig
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.stages import GeneralConfig, StageConfig, TeacherConfig
+from spikelm.config.settings.task import TaskConfig
+from spikelm.rules import Rule
+
+
+@dataclass
+class SystemConfig:
+    """A named row of a table: the name of its file, and what the paper calls it."""
+
+    name: str = ""
+    title: str = ""
+
+
+@dataclass
+class PreviousStudent:
+    """A student that another one starts from or imitates: as that one, with these parts of its own."""
+
+    neuron: NeuronSpec
+    weights: QuantizerSpec
+    variant: VariantConfig
+    finetune: StageConfig
+
+
+@dataclass
+class Composed:
+    """One run as Hydra composes it: a neuron and a quantiser are open mappings, whose keys are their class's."""
+
+    system: SystemConfig = setting(SystemConfig, decides=NO_RUN)
+    scale: str = setting("mini", decides=NO_RUN)
+    # paper | as_released, where the two disagree; empty: the scale's own
+    recipe: str = setting("", Rule(choices=("", "paper", "as_released")), NO_RUN)
+    task: TaskConfig = setting(TaskConfig)
+    backbone: BackboneConfig = setting(BackboneConfig)
+    T: int = setting(1, Rule(whole=True, least=1))
+    k: float = setting(2.0, Rule(above=0), NO_RUN)  # an argument of neurons that take it
+    neuron: dict[str, Any] = setting({})
+    weights: dict[str, Any] = setting({"name": "none"})
+    variant: VariantConfig = setting(VariantConfig)
+    previous: dict[str, Any] = setting({})  # neuron, weights, variant, finetune of a student before
+    source: SourceConfig = setting(SourceConfig)
+    pretrain: StageConfig = setting(StageConfig)
+    general: GeneralConfig = setting(GeneralConfig)
+    finetune: StageConfig = setting(StageConfig)
+    teacher: TeacherConfig = setting(TeacherConfig)
+    distill: DistillConfig = setting(DistillConfig)
+    seed: int = setting(42, Rule(whole=True, least=0))
+    select: str = setting("last", Rule(choices=("last", "best_dev", "released")), {FINE_TUNING})
+    measure: MeasureConfig = setting(MeasureConfig)
+    trainer: TrainerConfig = setting(TrainerConfig)
+    tracker: TrackerConfig = setting(TrackerConfig, decides=NO_RUN)
+    force: bool = setting(False, decides=NO_RUN)
+    dry_run: bool = setting(False, decides=NO_RUN)  # say what would be done, and stop
+    runs_dir: str = field(default_factory=default_runs_dir, metadata={"decides": NO_RUN})
+
+
+@dataclass
+class Config(Composed):
+    """One run: task, neuron, backbone, source and how to train and measure it."""
+
+    neuron: NeuronSpec = setting(NeuronSpec)  # type: ignore[assignment]
+    weights: QuantizerSpec = setting(QuantizerSpec)  # type: ignore[assignment]
+    previous: PreviousStudent | None = setting(None, decides=NO_RUN)  # type: ignore[assignment]
+
+    @property
+    def kind(self) -> Kind:
+        """What its kind of backbone can be asked for."""
+        return kind_of(self.backbone)
+
+    @property
+    def run(self) -> str:
+        """The kind of run it is, as fields name what they decide: pretraining, general distillation or fine-tuning."""
+        return {"pretrain": PRETRAINING, "general": GENERAL}.get(self.task.kind, FINE_TUNING)
+
+    @property
+    def distills(self) -> bool:
+        """Whether the run is a fine-tuning whose `distill` says something; a plain model ignores it."""
+        asked = self.distill.from_teacher or self.distill.start.weights != "pretrained"
+        return self.converted and self.task.kind not in UNLABELLED and asked
+
+    @property
+    def unlabelled_rows(self) -> int:
+        """Training rows of each GLUE task that general distillation reads beside its text."""
+        return self.general.task_rows if self.task.kind == "general" else 0
+
+    @property
+    def stage(self) -> StageConfig:
+        """The stage this run trains."""
+        return {"pretrain": self.pretrain, "general": self.general}.get(self.task.kind, self.finetune)
+
+    @property
+    def depth(self) -> int:
+        """Layers of the model that this run trains."""
+        kept = None if self.task.kind == "pretrain" else self.backbone.keep_layers
+        return kept or self.backbone.layers
+
+    @property
+    def time_steps(self) -> int:
+        """T for a spiking model, 1 for the ANN."""
+        return self.T if self.spiking else 1
+
+    @property
+    def spiking(self) -> bool:
+        """Whether there are neurons at the sites; those of a low-bit model round, but are no spikes (`fires`)."""
+        return bool(self.neuron)
+
+    @property
+    def fires(self) -> bool:
+        """Whether the neurons are spikes, so that firing rates and the energy of additions mean something."""
+        return self.spiking and self.neuron.spikes
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the weights have few bits."""
+        return bool(self.weights)
+
+    @property
+    def converted(self) -> bool:
+        """Whether the model is anything but the plain one: a student, where there is a teacher."""
+        return self.spiking or self.quantized
+
+    @property
+    def bits(self) -> dict[str, int | str]:
+        """Bits of weights and activations as table 4 counts them: a number, or ter; a spike of {0, 1} has one."""
+        return {
+            "weights": self.weights.bits if self.quantized else 32,
+            "activations": self.neuron.bits if self.spiking else 32,
+        }
+
+
+@lru_cache(maxsize=1)
+def structured(runs_dir: str) -> Any:
+    """The schema as OmegaConf has it, made once for a default store; not to be changed: a merge starts from a copy."""
+    return OmegaConf.structured(Composed)

@@ -1,0 +1,94 @@
+"""What is learned: a task with labels, text pairs to learn to write, or text to pretrain and distil on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omegaconf import MISSING
+
+from spikelm.catalog.kinds import ALL, UNLABELLED
+from spikelm.catalog.metric_names import valid_metrics
+from spikelm.config.settings.fields import NO_RUN, nearest, setting
+from spikelm.errors import ConfigError
+from spikelm.rules import Rule
+
+COUNT = Rule(whole=True, least=0)
+
+
+@dataclass
+class GenerateConfig:
+    """How texts are written."""
+
+    beams: int = setting(1, Rule(whole=True, least=1))
+    min_length: int = setting(0, COUNT)
+    max_length: int = setting(64, Rule(whole=True, least=1))
+    length_penalty: float = setting(1.0, Rule())
+    no_repeat_ngram: int = setting(0, COUNT)  # words in a row that no text has twice; 0: any
+
+
+@dataclass
+class TaskConfig:
+    """A task is one YAML. Fields that say how to read it decide nothing: what is read is in the hash of its content."""
+
+    name: str = MISSING
+    kind: str = setting(MISSING, Rule(choices=ALL))
+    columns: list[str] = setting([])
+    labels: list[str] = setting([])
+    metrics: list[str] = setting([])  # the first one is the headline
+    splits: dict[str, str] = setting({})  # evaluated split -> suffix of its metrics
+    score_range: list[float] = setting([], decides=NO_RUN)  # lowest and highest label of a regression; empty: any
+    repo: str = setting("", decides=NO_RUN)  # the hub's repository of the task; empty: source.glue
+    hub: str = setting("", decides=NO_RUN)  # the name of its configuration there
+    revision: str = setting("", decides=NO_RUN)  # of repo
+    folders: list[str] = setting([], decides=NO_RUN)  # other names that its folder of files may have
+    files: str = setting(
+        "", decides=NO_RUN
+    )  # the folder of its own labelled rows, whatever the source (a plugin's task)
+    official_rows: dict[str, int] = setting({}, decides=NO_RUN)  # split -> rows of the published data
+    file_columns: dict[str, str] = setting({}, decides=NO_RUN)  # column -> its name in files or on the hub
+    tsv_columns: list[str] = setting([], decides=NO_RUN)  # of an official TSV without a header line
+    skip_broken: bool = setting(
+        False, decides=NO_RUN
+    )  # leave out TSV rows with too few or too many fields, as the hub does
+    # what follows is for text pairs
+    languages: list[str] = setting([])  # codes of source and target for a multilingual tokenizer
+    source_length: int = setting(0, COUNT)  # most tokens of a source
+    target_length: int = setting(0, COUNT)  # of a target
+    generate: GenerateConfig = setting(GenerateConfig)
+
+
+def check_task(task: TaskConfig, positions: int) -> None:
+    """Whether its metrics fit it, and whether text pairs can be read and written."""
+    if task.kind not in UNLABELLED:
+        _check_metrics(task)
+    if task.kind == "seq2seq":
+        _check_text_pairs(task, positions)
+
+
+def _check_metrics(task: TaskConfig) -> None:
+    """What pretraining and general distillation report is theirs alone and not chosen by name."""
+    valid = valid_metrics(task.kind, len(task.labels))
+    for name in task.metrics:
+        if name not in valid:
+            raise ConfigError(f"task.metrics has {name}{nearest(name, valid)}", f"valid: {', '.join(valid)}")
+    if not task.metrics:
+        raise ConfigError(f"task.metrics of {task.name} is empty", f"valid: {', '.join(valid)}")
+
+
+def _check_text_pairs(task: TaskConfig, positions: int) -> None:
+    if task.files:
+        raise ConfigError("task.files is for labelled rows", "text pairs are read with source=local source.root=DIR")
+    if len(task.columns) != 2:
+        raise ConfigError(f"task.columns={list(task.columns)} is not valid; it is the source and the target")
+    if len(task.languages) not in (0, 2):
+        raise ConfigError(f"task.languages={list(task.languages)} is not valid; it is none or two: source and target")
+    for key in ("source_length", "target_length"):
+        if getattr(task, key) < 3:  # a text has two special tokens
+            raise ConfigError(f"task.{key}={getattr(task, key)} is not valid; it is a whole number of at least 3")
+    shortest, longest = task.generate.min_length, task.generate.max_length
+    if shortest > longest:
+        raise ConfigError(f"task.generate.min_length={shortest} is above task.generate.max_length={longest}")
+    lengths = {"source_length": task.source_length, "target_length": task.target_length}
+    for key, length in {**lengths, "generate.max_length": longest}.items():
+        if length > positions:
+            raise ConfigError(f"task.{key}={length} is longer than backbone.positions={positions}")

@@ -1,0 +1,67 @@
+"""A config as a person wants to see it: what the run will use, and nothing that does not apply to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spikelm.catalog.kinds import UNLABELLED
+from spikelm.config.recorded import to_record
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+
+EMPTY: tuple[Any, ...] = (None, "", [], {})
+OF_TEXT_PAIRS = ("languages", "source_length", "target_length", "generate")
+DATA = ("splits", "official_rows", "file_columns", "options")  # mappings whose keys are no settings
+
+
+def applicable(config: Config) -> dict[str, Any]:
+    """The sections and keys that apply to the run; what is not set is left out."""
+    record = to_record(config)
+    record["neuron"] = _overridable(config.neuron) if config.spiking else {"name": config.neuron.name}
+    record["weights"] = _overridable(config.weights) if config.quantized else {"name": config.weights.name}
+    for section in _unused(config):
+        del record[section]
+    if not _reads_distill(config):
+        record["distill"] = {"name": config.distill.name}
+    if config.task.kind != "seq2seq":
+        record["task"] = {key: value for key, value in record["task"].items() if key not in OF_TEXT_PAIRS}
+    record.get("finetune", {}).pop("seed", None)  # it is the seed of an earlier run that a stage names
+    if not config.spiking:
+        for stage in ("pretrain", "general", "finetune", "teacher"):
+            record.get(stage, {}).pop("amplitudes", None)
+    shown: dict[str, Any] = _set(record)
+    return shown
+
+
+def _overridable(spec: NeuronSpec | QuantizerSpec) -> dict[str, Any]:
+    """A neuron or quantiser as its YAML has it, without what only describes it."""
+    return {key: value for key, value in spec.to_mapping().items() if key not in ("spikes", "bits")}
+
+
+def _unused(config: Config) -> list[str]:
+    """Sections that the run and the runs it needs do not read."""
+    from_scratch = config.task.kind == "seq2seq" and not config.kind.starts
+    used = {
+        "pretrain": not config.backbone.path and not from_scratch,
+        "general": config.task.kind == "general" or (config.distills and config.distill.start.weights == "general"),
+        "finetune": config.task.kind not in UNLABELLED,
+        "teacher": config.distills and config.distill.from_teacher,
+        "variant": config.variant != VariantConfig(),
+    }
+    return [section for section, reads in used.items() if not reads]
+
+
+def _reads_distill(config: Config) -> bool:
+    if config.task.kind == "pretrain":
+        return config.converted and config.distill.pretrain
+    return config.task.kind == "general" or config.distills
+
+
+def _set(node: Any) -> Any:
+    """Without what is empty, at any depth."""
+    if not isinstance(node, Mapping):
+        return node
+    inside = {key: value if key in DATA else _set(value) for key, value in node.items()}
+    return {key: value for key, value in inside.items() if value not in EMPTY}

@@ -1,0 +1,39 @@
+"""The micro-world as a source of rows: which of a task's splits it makes, and which tasks it does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
+from spikelm.data import microworld
+from spikelm.errors import DataError
+
+
+def embedded_name(task: TaskConfig) -> str:
+    """The micro-world's name of a task, which it must have."""
+    text_pairs = task.kind == "seq2seq"
+    name = task.name.rpartition("/")[2] if text_pairs else task.name.removeprefix("glue/")
+    names = microworld.SEQ2SEQ_TASKS if text_pairs else microworld.TASKS
+    if name not in names:
+        on_hub = f"source=hub reads it from {task.repo}" if task.repo else "source=hub task.repo=OWNER/NAME"
+        raise DataError(
+            f"the micro-world (source=embedded) has no task {task.name}; it has {', '.join(names)}",
+            f"{on_hub}, source=local source.root=DIR reads it from files",
+        )
+    return name
+
+
+def embedded_rows(task: TaskConfig, source: SourceConfig) -> dict[str, list[dict[str, Any]]]:
+    """The rows of the splits that a task trains on and evaluates, no more of them than the source asks for."""
+    name = embedded_name(task)
+    text_pairs = task.kind == "seq2seq"
+    full = (microworld.SEQ2SEQ_ROWS if text_pairs else microworld.DEFAULT_ROWS)[name]
+    limits = {"train": source.train_rows, **dict.fromkeys(task.splits, source.dev_rows)}
+    if missing := [split for split in limits if split not in full]:
+        raise DataError(f"the micro-world's {name} has no split {missing[0]}; it has {', '.join(full)}")
+    # A split's rows do not depend on their number, so fewer rows are the first of the full set: cheaper to make.
+    wanted = {split: min(full[split], limit or full[split]) for split, limit in limits.items()}
+    make = microworld.seq2seq if text_pairs else microworld.glue
+    rows = make(name, source.seed, {**dict.fromkeys(full, 0), **wanted})
+    return {split: list(rows[split]) for split in limits}

@@ -1,0 +1,45 @@
+"""What every loader of this room gives back: rows or documents by split, with the hash of their content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sized
+from dataclasses import dataclass
+from typing import Any
+
+from spikelm.config.settings.source import SourceConfig
+from spikelm.config.settings.task import TaskConfig
+
+
+@dataclass(frozen=True)
+class LoadedText:
+    """What was read: lists of rows (or streams of documents) by split, with the hash of their content."""
+
+    splits: dict[str, Any]
+    content_hash: str
+    warnings: tuple[str, ...] = ()  # for the user, not for the record
+    task_rows: int = 0  # of the training documents, those at the end that are rows of tasks
+
+    def record(self, source: SourceConfig) -> dict[str, Any]:
+        """The `source` entry of a result."""
+        rows = {split: len(items) for split, items in self.splits.items()}
+        return {"name": source.name, "rows": rows, "content_hash": self.content_hash}
+
+
+def content_hash(items: Iterable[Any]) -> str:
+    """sha256 over the items as JSON lines."""
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update(json.dumps(item, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def unofficial_counts(task: TaskConfig, rows: Mapping[str, Sized]) -> list[str]:
+    """One line for each split that has another number of rows than the published one."""
+    counts = {split: len(items) for split, items in rows.items()}
+    return [
+        f"{task.name} {split} has {counts[split]} rows, the official split has {official}: scores are not comparable"
+        for split, official in task.official_rows.items()
+        if split in counts and counts[split] != official
+    ]

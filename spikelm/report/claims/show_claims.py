@@ -1,0 +1,69 @@
+"""Claims as a person reads them, and as JSON under runs/tables/."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from spikelm.report.claims.claims import Verdict
+from spikelm.report.query.selection import Selection
+from spikelm.store.atomic import plain, write_atomic
+
+COLOURS = {"held": "green", "failed": "red", "not run": "dim"}
+
+
+def show_claims(verdicts: Sequence[Verdict], selection: Selection, console: Console | None = None) -> None:
+    """One row per claim: what the paper says, whether it holds, our numbers and its own."""
+    console = console or Console(width=max(Console().width, 120))
+    counts = ", ".join(f"{sum(one.status == status for one in verdicts)} {status}" for status in COLOURS)
+    table = Table(
+        title=f"{len(verdicts)} claims at {selection.where}: {counts}", title_justify="left", box=box.SIMPLE_HEAD
+    )
+    for column, width in (("section", 8), ("claim", 50), ("", 8), ("checked; ours (the paper's)", 44)):
+        table.add_column(column, width=width, overflow="fold")
+    for one in verdicts:
+        lines = [one.check, numbers_text(one) or one.reason or missing_text(one)]
+        colour = COLOURS[one.status]
+        table.add_row(
+            one.section, escape(one.statement), f"[{colour}]{one.status}[/{colour}]", escape("\n".join(lines))
+        )
+    console.print(table)
+
+
+def missing_text(one: Verdict) -> str:
+    """How many runs a claim still needs."""
+    return f"{len(one.missing)} run{'s' if len(one.missing) > 1 else ''} missing"
+
+
+def numbers_text(one: Verdict) -> str:
+    """Ours by name, the paper's in brackets."""
+    return ", ".join(
+        f"{name} {_short(value)}{f' ({_short(one.paper[name])})' if name in one.paper else ''}"
+        for name, value in one.numbers.items()
+    )
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def claims_dict(verdicts: Sequence[Verdict], selection: Selection) -> dict[str, Any]:
+    """JSON-ready: where they were checked and every verdict."""
+    where = {"scale": selection.scale, "source": selection.source_name, "seeds": list(selection.seeds)}
+    counts = {status: sum(one.status == status for one in verdicts) for status in COLOURS}
+    return {**where, "where": selection.where, "counts": counts, "claims": [one.to_dict() for one in verdicts]}
+
+
+def write_claims(verdicts: Sequence[Verdict], selection: Selection) -> Path:
+    """claims-<scale>-<source>.json beside the tables."""
+    path = selection.root / "tables" / f"claims-{selection.suffix}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, json.dumps(plain(claims_dict(verdicts, selection)), indent=1, ensure_ascii=False) + "\n")
+    return path

@@ -1,0 +1,261 @@
+"""result.json: the one typed record of a finished run, its schema, and what readers compute from it.
+
+`python -m spikelm.store.result > docs/result_schema.json` publishes the JSON Schema; docs/result.md explains the keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from statistics import fmean
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
+
+from spikelm.config.recorded import from_record, to_record
+from spikelm.config.settings.schema import Config
+from spikelm.store.atomic import plain
+from spikelm.store.hashing import digest
+
+SCHEMA: Literal[2] = 2  # raise when a reader of the old record could not read the new one
+#: the metric that table 3 prints for a GLUE task, where it is not the task's first one
+PRINTED = {"mrpc": "f1", "qqp": "f1", "stsb": "spearman"}
+#: number formats whose energy is modelled
+PRECISIONS = ("fp32", "fp16")
+
+Extent = Literal["fully", "partly", "none"]
+Metrics = dict[str, float | None]  # null where the metric is not a number, as a correlation with a constant
+Rates = dict[str, float]  # site -> share of its values that fire
+
+
+def _typed_config(value: Config | Mapping[str, Any]) -> Config:
+    if isinstance(value, Config):
+        return value
+    try:
+        return from_record(value)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"is not a config of this version: {error}") from error
+
+
+def _recorded_config(config: Config) -> Any:
+    return plain(to_record(config))
+
+
+RecordedConfig = Annotated[
+    Config,
+    PlainValidator(_typed_config),
+    PlainSerializer(_recorded_config),
+    WithJsonSchema({"type": "object", "title": "Config"}),
+]
+
+
+class ResultPart(BaseModel):
+    """A part of result.json: nothing is missing, nothing is unknown, and nothing changes after it is read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Source(ResultPart):
+    """The data of a run."""
+
+    name: str = Field(description="embedded, local or hub")
+    rows: dict[str, int] = Field(description="rows (documents, of pretraining) of each split")
+    content_hash: str = Field(description="sha256 of the rows themselves")
+
+
+class EnergyMj(ResultPart):
+    """Modelled energy of one inference by the paper's rule, in millijoules; null where none is claimed (low bits)."""
+
+    fp32: float | None
+    fp16: float | None
+
+    def items(self) -> Iterator[tuple[str, float | None]]:
+        """Number format and energy."""
+        return ((precision, getattr(self, precision)) for precision in PRECISIONS)
+
+
+class FiringRate(ResultPart):
+    """Shares of values that fire, measured on the run's own samples without dropout."""
+
+    mean: float | None = Field(description="weighted by the MACs that each site feeds; null where nothing fires")
+    per_site: Rates
+    initial_per_site: Rates = Field(default={}, description="the same before training")
+
+    @property
+    def mean_over_sites(self) -> float | None:
+        """Every site counts once; None where there are none."""
+        return fmean(self.per_site.values()) if self.per_site else None
+
+    @property
+    def initial_mean_over_sites(self) -> float | None:
+        """The same before training."""
+        return fmean(self.initial_per_site.values()) if self.initial_per_site else None
+
+
+class SpikeDriven(ResultPart):
+    """What the audit saw: which matrix multiplications of a real forward pass read spikes."""
+
+    verdict: Extent = Field(description="whether all, some or none of the encoder's (and decoder's) matmuls do")
+    operations: Literal["ACs", "MACs"] = Field(description="additions alone, or multiplications too (table 1)")
+    spike_driven: bool = Field(description="whether the verdict is `fully`")
+    real_valued: list[str] = Field(description="modules with a real-valued matmul")
+    silent: list[str] = Field(description="modules whose spikes never fired")
+    decoding: Extent | None = Field(default=None, description="the verdict while texts are generated from the cache")
+
+
+class Bits(ResultPart):
+    """Bits as table 4 counts them: a number, or ter for ternary values."""
+
+    weights: int | float | str
+    activations: int | float | str
+
+
+class Lengths(ResultPart):
+    """Tokens of the source and of the target that the energy of a teacher-forced inference is counted for."""
+
+    source: int
+    target: int
+
+
+class Generated(ResultPart):
+    """Energy of the texts that were really generated, on average, in millijoules fp32."""
+
+    fp32: float
+    ann_fp32: float = Field(description="of the ANN on the same lengths")
+    beams: int
+    mean_source: float = Field(description="tokens read")
+    mean_target: float = Field(description="tokens written")
+    firing_rate_per_site: Rates = Field(description="while generating; empty where nothing fires")
+
+
+class EnergyDetail(ResultPart):
+    """What a task with texts to generate has beside `energy_mj`."""
+
+    lengths: Lengths
+    generated: Generated
+    lm_head_fp32: float = Field(description="of the LM head, real-valued, which `energy_mj` leaves out")
+
+
+class Sample(ResultPart):
+    """A generated text."""
+
+    source: str
+    reference: str
+    generated: str
+
+
+class Weights(ResultPart):
+    """The public weights that a run started from."""
+
+    path: str
+    sha256: str
+
+
+class Result(ResultPart):
+    """A finished run, written last and atomically. What does not apply is null or empty."""
+
+    model_config = ConfigDict(title="result.json of spikelm", serialize_by_alias=True)
+
+    version: Literal[2] = Field(default=SCHEMA, alias="schema", description="version of this schema")
+    run_id: str = Field(pattern="^[0-9a-f]{16}$", description="hash of everything that decides the result")
+    status: Literal["finished"] = "finished"
+    finished_at: str = Field(description="time in ISO 8601, UTC")
+    task: str
+    system: str = Field(description="name of the table row, or a label made of the settings")
+    scale: str
+    recipe: str = Field(description="paper or as_released, where the two disagree; empty: the scale's own")
+    seed: int
+    select: str = Field(description="which evaluation is reported: last, best_dev or released")
+    source: Source
+    metrics: Metrics = Field(description="scores on the evaluated splits, in percent where they are shares")
+    constant_predictor: Metrics = Field(description="the same metrics of the best constant answer")
+    energy_mj: EnergyMj
+    energy_ann_mj: EnergyMj = Field(description="of the ANN of the same size")
+    energy_detail: EnergyDetail | None = None
+    firing_rate: FiringRate
+    spike_driven: SpikeDriven
+    bits: Bits
+    parameters: int
+    steps: int = Field(description="optimiser steps")
+    threads: int = Field(description="threads of torch; another number may change the last digits")
+    seconds: float
+    peak_memory_mb: float
+    pretrained: str | None = Field(description="id of the run whose weights it started from")
+    teacher: str | None = Field(description="id of the run that it imitated")
+    teacher_metrics: Metrics
+    weights: Weights | None = None
+    samples: list[Sample] = Field(default=[], description="the first generated texts")
+    metric_notes: dict[str, str] = Field(default={}, description="versions and settings of text metrics")
+    git_commit: str | None
+    versions: dict[str, str] = Field(description="of the libraries that decide digits")
+    config: RecordedConfig = Field(description="the whole config, as composed")
+    files: dict[str, str] = Field(description="sha256 of the other files of the run, by path")
+    checksum: str = Field(default="", description="sha256 of all the rest as canonical JSON")
+
+    @property
+    def score_name(self) -> str:
+        """The metric that table 3 prints for the task; empty where there are no metrics."""
+        printed = PRINTED.get(self.task.removeprefix("glue/"), "")
+        return printed if printed in self.metrics else next(iter(self.metrics), "")
+
+    @property
+    def score(self) -> float | None:
+        """The number that stands for the run: the one that table 3 prints for its task."""
+        return self.metrics.get(self.score_name)
+
+    @property
+    def first_metric(self) -> str:
+        """The first metric of the task with its value, for lists."""
+        name, value = next(iter(self.metrics.items()))
+        return f"{name} {number_text(value)}"
+
+    @property
+    def spikes(self) -> bool:
+        """Whether something fires, so that rates and the energy of additions mean something."""
+        return self.firing_rate.mean is not None
+
+    @property
+    def energy_of_ann(self) -> float | None:
+        """Its energy as a share of the ANN's, in fp32."""
+        ours, ann = self.energy_mj.fp32, self.energy_ann_mj.fp32
+        return ours / ann if ours is not None and ann else None
+
+    @property
+    def needs(self) -> dict[str, str]:
+        """The runs that it was made from, by role."""
+        return {role: id for role, id in (("pretrained", self.pretrained), ("teacher", self.teacher)) if id}
+
+    def to_record(self) -> dict[str, Any]:
+        """What result.json holds, with the checksum of all the rest."""
+        body = self.model_dump(mode="json", exclude={"checksum"})
+        return {**body, "checksum": digest(body)}
+
+
+def number_text(value: float | None) -> str:
+    """A score with two digits."""
+    return "not a number" if value is None else f"{value:.2f}"
+
+
+def read_result(record: Mapping[str, Any]) -> Result:
+    """A result from what result.json holds; raises ValueError saying what is wrong with it."""
+    body = {key: value for key, value in record.items() if key != "checksum"}
+    if digest(body) != record.get("checksum"):
+        raise ValueError("does not match its checksum")
+    try:
+        return Result.model_validate(record)
+    except ValidationError as error:
+        raise ValueError(f"is not a result of this version: {problems(error)}") from error
+
+
+def problems(error: ValidationError) -> str:
+    """Every field that is wrong, by name."""
+    return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+
+
+def json_schema() -> str:
+    """The published schema, as text."""
+    return json.dumps(Result.model_json_schema(by_alias=True), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    print(json_schema(), end="")

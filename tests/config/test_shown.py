@@ -1,0 +1,50 @@
+"""--cfg job: what is shown is what runs, and nothing that does not apply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from spikelm.cli.command_line import precheck
+from spikelm.config.compose import load_config
+from spikelm.config.shown import applicable
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert precheck(["--cfg", "job", *words]) is False
+    found: dict[str, Any] = yaml.safe_load(capsys.readouterr().out)
+    return found
+
+
+def test_what_is_shown_is_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    found, config = shown(capsys, "task=sum/xsum"), load_config(["task=sum/xsum"])
+    assert found["backbone"]["name"] == config.backbone.name == "bart_mini"
+    assert found["distill"]["losses"]["logits"] == config.distill.losses.logits == 1.0
+    assert found["teacher"]["lr"] == config.teacher.lr
+    assert found["finetune"]["steps"] == 400
+    assert "${" not in yaml.safe_dump(found), "nothing is left to be resolved"
+
+
+def test_what_does_not_apply_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    spiking = shown(capsys, "task=glue/rte")
+    assert not {"general", "teacher", "variant", "previous", "system"} & set(spiking)
+    assert spiking["distill"] == {"name": "none"}
+    assert not {"generate", "source_length", "languages"} & set(spiking["task"])
+    assert spiking["task"]["splits"] == {"validation": ""}
+    plain = shown(capsys, "task=glue/rte", "neuron=ann")
+    assert plain["neuron"] == {"name": "ann"}
+    assert "amplitudes" not in plain["finetune"]
+    assert "finetune" not in shown(capsys, "task=pretrain")
+    assert "pretrain" not in shown(capsys, "task=sum/xsum"), "BART is trained from scratch at this scale"
+    assert shown(capsys, "task=glue/rte", "distill=general")["general"]["steps"] == 500
+
+
+def test_a_value_of_every_shown_key_can_be_overridden(capsys: pytest.CaptureFixture[str]) -> None:
+    found = shown(capsys, "task=glue/rte", "system=spikelm_t4")
+    assert found["system"] == {"name": "spikelm_t4", "title": "SpikeLM"}
+    words = [f"neuron.{key}={value}" for key, value in found["neuron"].items() if isinstance(value, int | float)]
+    assert applicable(load_config(["task=glue/rte", "system=spikelm_t4", *words])) == applicable(
+        load_config(["task=glue/rte", "system=spikelm_t4"])
+    )

@@ -1,0 +1,219 @@
+"""Local files: every layout gives the hub's rows, every mistake is named with its file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from glue_files import OFFICIAL, write, write_as
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spikelm.config.compose import load_config
+from spikelm.config.settings.schema import Config
+from spikelm.data.sources.loaded import LoadedText
+from spikelm.data.sources.row_files import Layout, read_rows
+from spikelm.data.sources.rows import load_rows
+from spikelm.errors import ConfigError, DataError
+
+ROWS = [
+    {"sentence1": 'He said "no', "sentence2": "It's, well, so.", "label": 0, "idx": 0},
+    {"sentence1": "Überall\u2028 hier", "sentence2": ' "quoted" ', "label": 1, "idx": 1},
+]
+
+
+def config(root: Path, task: str = "rte", *overrides: str) -> Config:
+    return load_config([f"task=glue/{task}", "source=local", f"source.root={root}", *overrides])
+
+
+def load(root: Path, task: str = "rte", *overrides: str) -> LoadedText:
+    found = config(root, task, *overrides)
+    return load_rows(found.task, found.source)
+
+
+@pytest.mark.parametrize("task", OFFICIAL)
+def test_the_official_layout_of_every_task(task: str, tmp_path: Path) -> None:
+    header, lines, labels = OFFICIAL[task]
+    names = ("train.tsv", "dev_matched.tsv", "dev_mismatched.tsv") if task == "mnli" else ("train.tsv", "dev.tsv")
+    write(tmp_path, [*([header] if header else []), *lines], task.upper(), names)
+    text = load(tmp_path, task)
+    columns = config(tmp_path, task).task.columns
+    texts = [dict(zip(columns, pair, strict=False)) for pair in ("ab", "cd")]
+    expected = [{**row, "label": label, "idx": i} for i, (row, label) in enumerate(zip(texts, labels, strict=True))]
+    assert all(rows == expected for rows in text.splits.values())
+    assert len(text.splits) == len(names)
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("named", [False, True])
+def test_every_ending_gives_the_same_rows(ending: str, named: bool, tmp_path: Path) -> None:
+    words = ("entailment", "not_entailment")
+    rows = [{**row, "label": words[row["label"]] if named else row["label"]} for row in ROWS]
+    (tmp_path / "rte").mkdir()
+    for name in ("train", "validation"):
+        write_as(ending, tmp_path / "rte" / f"{name}.{ending}", rows)
+    text = load(tmp_path)
+    assert text.splits == {"train": ROWS, "validation": ROWS}
+    again = tmp_path / "again"
+    (again / "rte").mkdir(parents=True)
+    for name in ("train", "dev"):
+        write_as("jsonl", again / "rte" / f"{name}.jsonl", ROWS)
+    assert load(again).content_hash == text.content_hash
+
+
+def test_a_csv_field_may_hold_a_line_end(tmp_path: Path) -> None:
+    (tmp_path / "rte").mkdir()
+    rows = [{"sentence1": "two\nlines", "sentence2": 'a "b"', "label": 1}]
+    for name in ("train", "val"):
+        write_as("csv", tmp_path / "rte" / f"{name}.csv", rows)
+    assert load(tmp_path).splits["train"] == [{**rows[0], "idx": 0}]
+
+
+SPELLINGS = [("sst2", "SST-2"), ("sst2", "sst2"), ("sst2", "SST2"), ("sst2", "glue/sst_2"), ("sst2", "GLUE/SST-2")]
+
+
+@pytest.mark.parametrize(("task", "folder"), [*SPELLINGS, ("sst2", "glue_data/SST-2")])
+@pytest.mark.parametrize("dev", ["dev", "validation", "val", "DEV"])
+def test_folders_and_splits_by_any_common_name(task: str, folder: str, dev: str, tmp_path: Path) -> None:
+    write(tmp_path, ["sentence\tlabel", "a\t1"], folder, ("train.tsv", f"{dev}.tsv", "test.tsv"))
+    assert load(tmp_path, task).splits["validation"] == [{"sentence": "a", "label": 1, "idx": 0}]
+
+
+def test_parquet_shards_are_read_in_order_and_must_be_complete(tmp_path: Path) -> None:
+    folder = tmp_path / "rte"
+    folder.mkdir()
+    write_as("parquet", folder / "validation-00000-of-00001.parquet", ROWS)
+    for index in (1, 0):
+        write_as("parquet", folder / f"train-0000{index}-of-00002.parquet", [ROWS[index]])
+    assert load(tmp_path).splits["train"] == ROWS
+    (folder / "train-00000-of-00002.parquet").unlink()
+    with pytest.raises(DataError, match="2 Parquet files, but only 1"):
+        load(tmp_path)
+
+
+def test_a_parquet_file_without_a_column_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rte").mkdir()
+    for name in ("train", "dev"):
+        write_as("parquet", tmp_path / "rte" / f"{name}.parquet", [{"sentence1": "a", "label": 0}])
+    with pytest.raises(DataError, match=r"train\.parquet: no column 'sentence2'; the columns are 'sentence1', 'label'"):
+        load(tmp_path)
+
+
+def test_limits_cut_after_the_count_is_compared(tmp_path: Path) -> None:
+    write(tmp_path, ["sentence1\tsentence2\tlabel", *["a\tb\t0"] * 5])
+    text = load(tmp_path, "rte", "source.train_rows=2")
+    assert text.record(config(tmp_path).source)["rows"] == {"train": 2, "validation": 5}
+    assert [w for w in text.warnings if "train has 5 rows, the official split has 2490" in w]
+    right = load(tmp_path, "rte", "source.train_rows=2", "task.official_rows={train:5,validation:5}")
+    assert not right.warnings
+
+
+def test_rows_the_hub_leaves_out_are_left_out_and_counted(tmp_path: Path) -> None:
+    header, lines, _ = OFFICIAL["qqp"]
+    write(tmp_path, [header, lines[0], "77\t1\t2\tcut here", lines[1]], "QQP")
+    text = load(tmp_path, "qqp")
+    assert len(text.splits["train"]) == 2
+    assert "1 rows with the wrong number of fields" in text.warnings[0]
+
+
+HEAD = "index\tsentence1\tsentence2\tlabel"
+MISTAKES: list[tuple[list[str], str]] = [
+    ([HEAD, "0\ta\tb\t0", "1\ta\t0"], r"train\.tsv line 3: 3 fields, expected 4: index, sentence1"),
+    (["index\tsentence1\ttext\tlabel", "0\ta\tb\t0"], r"train\.tsv line 1: no column 'sentence2'; .*'text'"),
+    (["0\ta\tb\t0"], r"line 1: no column 'sentence1', 'sentence2', 'label'"),
+    ([HEAD, "0\ta\tb\tmaybe"], r"line 2: label 'maybe' is not one of 0 \(entailment\), 1 \(not_entailment\)"),
+    ([HEAD, "0\ta\tb\t2"], "line 2: label '2' is not one of"),
+    ([HEAD, "0\ta\tb\t-1"], "line 2: label '-1' is not one of"),
+    ([HEAD, "0\ta\tb\t0.5"], "line 2: label '0.5' is not one of"),
+    ([HEAD, "0\ta\tb\tnan"], "line 2: label 'nan' is not one of"),
+    ([HEAD], "no rows, only a header"),
+]
+
+
+@pytest.mark.parametrize(("lines", "says"), MISTAKES)
+def test_a_mistake_names_file_line_and_expectation(lines: list[str], says: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=says):
+        load(write(tmp_path, lines))
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "parquet"])
+def test_empty_and_broken_files_are_named(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / "rte" / f"train.{ending}"
+    write(tmp_path, [], "rte", (f"train.{ending}", f"dev.{ending}"))
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match=rf"train\.{ending} is empty"):
+        load(tmp_path)
+    path.write_bytes(b"sentence1\tsentence2\tlabel\na\t\xff\xfeb\t0\n" if ending == "tsv" else b"\xff\xfe{}\n")
+    with pytest.raises(DataError, match="not a Parquet file" if ending == "parquet" else r"line \d: not UTF-8"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "line 2: not JSON"),
+        ("[1]", "line 2: a list, expected an object"),
+        ('{"sentence1": "a", "label": 0}', "line 2: no column 'sentence2'; the columns are 'sentence1', 'label'"),
+        ('{"sentence1": "a", "sentence2": null, "label": 0}', "line 2: sentence2 is None, expected text"),
+        ('{"sentence1": "a", "sentence2": "b", "label": true}', "line 2: label True is not one of"),
+    ],
+)
+def test_json_lines_are_checked(line: str, says: str, tmp_path: Path) -> None:
+    good = '{"sentence1": "a", "sentence2": "b", "label": 0}'
+    with pytest.raises(DataError, match=says):
+        load(write(tmp_path, [good, line], "rte", ("train.jsonl", "dev.jsonl")))
+
+
+def test_a_csv_quote_left_open_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"train\.csv line \d: not CSV"):
+        load(write(tmp_path, ["sentence1,sentence2,label", '"a,b,0'], "rte", ("train.csv", "dev.csv")))
+
+
+def test_a_score_out_of_range_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"line 2: label '5\.1' is not a number from 0 to 5"):
+        load(write(tmp_path, ["sentence1\tsentence2\tscore", "a\tb\t5.1"], "STS-B"), "stsb")
+
+
+def test_missing_and_ambiguous_files_say_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "glue" / "MRPC").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"no folder for glue/rte: looked for rte .*glue holds MRPC/"):
+        load(tmp_path)
+    write(tmp_path, [HEAD, "0\ta\tb\t0"], "RTE", ("train.tsv", "notes.txt"))
+    with pytest.raises(DataError, match=r"no file for validation: looked for validation, dev.*notes\.txt, train\.tsv"):
+        load(tmp_path)
+    write(tmp_path, [HEAD, "0\ta\tb\t0"], "RTE", ("dev.tsv", "val.tsv"))
+    with pytest.raises(DataError, match=r"more than one file for validation: dev\.tsv, val\.tsv"):
+        load(tmp_path)
+    write(tmp_path, [HEAD], "glue/rte")
+    with pytest.raises(DataError, match="more than one folder"):
+        load(tmp_path)
+
+
+def test_the_config_is_checked_first(tmp_path: Path) -> None:
+    for overrides, says in (
+        (["source=local"], "needs source.root"),
+        (["source=local", f"source.root={tmp_path}/no"], "is not a folder"),
+        (["source=local", f"source.root={tmp_path}", "source.tokenizer=no/vocab.txt"], "does not exist"),
+        ([f"source.root={tmp_path}"], "is for source=local"),
+        (["source=locl"], "local"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            load_config(overrides)
+
+
+def test_a_relative_root_is_recorded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert config(Path(".")).source.root == str(tmp_path)
+
+
+TEXT = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5))
+def test_tsv_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]) -> None:
+    path = tmp_path_factory.mktemp("tsv") / "train.tsv"
+    lines = ["sentence1\tsentence2\tlabel", *(f"{a}\t{b}\t0" for a, b in pairs)]
+    path.write_bytes("\n".join(lines).encode())
+    file_rows = read_rows(path, Layout({"sentence1": ("sentence1",), "sentence2": ("sentence2",)}))
+    assert [tuple(row.values()) for _, row in file_rows.rows] == pairs

@@ -1,0 +1,94 @@
+"""Which fields decide a run: what each field says of itself is what its id does."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+
+from spikelm.config.compose import load_config
+from spikelm.config.settings.fields import EVERY_RUN
+from spikelm.config.settings.schema import Config
+from spikelm.runs.identity import id_of
+
+STUDENT = ["task=glue/rte", "neuron=bispike", "distill=full"]
+#: sections that a run reads by the id of another run, by a hash of content, or as one value
+NOT_THIS_RUN = ("pretrain", "general", "teacher", "previous", "source", "task", "neuron", "weights", "system")
+#: T of a spiking model, the pretraining that another run does, weights by their hash, a kind that must be known
+ELSEWHERE = [("T",), ("distill", "pretrain"), ("backbone", "path"), ("backbone", "kind")]
+
+
+def leaves(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], frozenset[str], Any]]:
+    """Every field below a section, with the runs that it decides."""
+    for item in fields(node):
+        value = getattr(node, item.name)
+        if is_dataclass(value):
+            yield from leaves(value, (*path, item.name))
+        else:
+            yield (*path, item.name), item.metadata.get("decides", EVERY_RUN), value
+
+
+def other(value: Any) -> Any:
+    """Another value of the same kind."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, list):
+        return [*value, *value[:1]] if value else ["x"]
+    if isinstance(value, dict):
+        return {**value, "x": 1}
+    return "x" if value is None else f"{value}x"
+
+
+def changed(config: Config, path: tuple[str, ...]) -> Config:
+    copied = copy.deepcopy(config)
+    node: Any = copied
+    for name in path[:-1]:
+        node = getattr(node, name)
+    object.__setattr__(node, path[-1], other(getattr(node, path[-1])))
+    return copied
+
+
+def cases() -> list[tuple[tuple[str, ...], frozenset[str]]]:
+    config = load_config(STUDENT)
+    return [(path, decides) for path, decides, _ in leaves(config) if path[0] not in NOT_THIS_RUN]
+
+
+@pytest.mark.parametrize(
+    "path, decides", cases(), ids=lambda value: ".".join(value) if isinstance(value, tuple) else ""
+)
+def test_a_field_changes_the_id_exactly_where_it_says_so(path: tuple[str, ...], decides: frozenset[str]) -> None:
+    if path in ELSEWHERE:
+        pytest.skip("what it decides is in the identity by another name")
+    config = load_config(STUDENT)
+    assert (id_of(changed(config, path)) != id_of(config)) == (config.run in decides)
+
+
+def test_a_neuron_is_its_name_and_its_arguments_wherever_its_class_lives() -> None:
+    config = load_config(["task=pretrain", "neuron=bispike"])
+    moved = replace(config, neuron=replace(config.neuron, target="elsewhere.BiSpike"))
+    assert id_of(moved) == id_of(config)
+    assert id_of(replace(config, neuron=config.neuron.having(beta=0.5))) != id_of(config)
+    assert id_of(replace(config, neuron=replace(config.neuron, name="mine"))) != id_of(config)
+    assert id_of(replace(config, T=2)) != id_of(config)
+
+
+def test_time_steps_are_no_part_of_a_plain_model() -> None:
+    config = load_config(["task=pretrain", "neuron=ann"])
+    assert id_of(replace(config, T=4)) == id_of(config)
+
+
+@pytest.mark.parametrize(
+    "words, id",
+    [
+        (["task=glue/cola", "system=spikelm_t4"], "62079a7fdc8affb6"),
+        (["task=pretrain", "system=bert"], "1c62cf500dea3fc6"),
+        (["task=sum/xsum", "system=lif_bart_t1"], "7226bf3a27519c65"),
+    ],
+)
+def test_ids_stay_what_they_are(words: list[str], id: str) -> None:
+    assert id_of(load_config(words)) == id, "runs/reference and every user's store are found by these"

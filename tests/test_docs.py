@@ -1,0 +1,67 @@
+"""The pages of docs/ are true: files and links that they name are there, and the example neuron is a tested one."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+import yaml
+
+PROJECT = Path(__file__).resolve().parents[1]
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+EXAMPLE = PROJECT / "tests" / "plugin" / "spikelm_example"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    named = re.findall(r"\b((?:spikelm|tests|benchmarks|hydra_plugins)/[\w/]*\w\.py)\b", page.read_text())
+    assert [path for path in named if not (PROJECT / path).is_file()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+    local = [target for target in targets if "://" not in target]
+    assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+def _block(language: str) -> str:
+    page = (PROJECT / "docs" / "extend.md").read_text()
+    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return str(text)
+
+
+def _module(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_neuron_of_extend_md_is_the_one_that_is_tested(tmp_path: Path) -> None:
+    (tmp_path / "adaptive.py").write_text(_block("python"))
+    shown = _module("shown", tmp_path / "adaptive.py").Adaptive
+    tested = _module("tested", EXAMPLE / "adaptive.py").Adaptive
+    defaults = [
+        {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
+        for cls in (shown, tested)
+    ]
+    assert defaults[0] == defaults[1]
+    x = torch.randn(4, 8, 16, generator=torch.Generator().manual_seed(0)) + 0.5
+    assert torch.equal(shown(4)(x), tested(4)(x))
+    assert torch.equal(shown(4, memory=False)(x), tested(4, memory=False)(x))
+
+
+def test_the_yaml_of_extend_md_names_every_setting_of_the_neuron(tmp_path: Path) -> None:
+    option = yaml.safe_load(_block("yaml"))
+    (tmp_path / "adaptive.py").write_text(_block("python"))
+    parameters = inspect.signature(_module("shown", tmp_path / "adaptive.py").Adaptive).parameters
+    settings = {name: value.default for name, value in parameters.items() if name not in ("T", "memory")}
+    assert option == {"name": "adaptive", "_target_": "spikelm_example.adaptive.Adaptive", **settings}
