@@ -95,8 +95,9 @@ def _message(error: Exception, overrides: Sequence[str]) -> str:
     if found := re.search(r"Key '([^']+)' is not in struct|Could not override '([^']+)'", text):
         key = _full_key(text) or found[1] or found[2]
         return f"unknown key {key}{nearest(key, [*all_keys(), *group_names(), *_neuron_keys()])}"
-    if re.search(r"Invalid type assigned: \w+ is not a subclass of", text):
-        group = _full_key(text)
+    told = f"{text}\n{error.__cause__ or ''}"
+    if re.search(r"Invalid type assigned: \w+ is not a subclass of", told):
+        group = _full_key(told)
         members = [key for key in all_keys() if key.startswith(f"{group}.") and key.count(".") == group.count(".") + 1]
         return f"{group} is a group of settings: {', '.join(members)}"
     lines = [line.strip() for line in [*str(error.__cause__ or "").splitlines(), *text.splitlines()] if line.strip()]

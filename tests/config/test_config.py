@@ -169,3 +169,22 @@ def test_recipes_may_differ_by_neuron(tmp_path: Path) -> None:
     rates = {neuron: load_config([*local, f"neuron={neuron}"]).general.lr for neuron in ("bispike", "lif")}
     assert rates == {"bispike": 2e-3, "lif": 1e-4}
     assert load_config([*local, "neuron=bispike", "finetune.lr=1e-5"]).finetune.lr == 1e-5, "an override wins"
+
+
+def test_a_group_of_settings_is_no_value() -> None:
+    with pytest.raises(ConfigError, match=r"distill\.logits is a group of settings: distill\.logits\.loss, distill\."):
+        load_config(["task=glue/rte", "distill.logits=1"])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["task=glue/rte", "task.metrics=[acuracy]"], "task.metrics has acuracy; did you mean accuracy"),
+        (["task=glue/mnli", "task.metrics=[f1]"], "task.metrics has f1"),  # of two labels
+        (["task=glue/stsb", "task.metrics=[accuracy]"], "choose among: pearson, spearman"),
+        (["task=glue/rte", "task.metrics=[]"], "task.metrics of glue/rte is empty"),
+    ],
+)
+def test_a_metric_that_does_not_fit_is_refused_before_anything_trains(words: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load_config(words)

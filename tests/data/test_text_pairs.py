@@ -202,7 +202,7 @@ def test_the_embedded_rows_are_the_first_of_the_full_set() -> None:
         ("task.target_length=1", "at least 3"),
         ("task.columns=[document]", "the source and the target"),
         ("task.languages=[en_XX]", "none or two"),
-        ("task.metrics=[rouge]", "valid: rouge1, rouge2, rougeL"),
+        ("task.metrics=[rouge]", "choose among: rouge1, rouge2, rougeL"),
     ],
 )
 def test_a_mistake_in_a_task_is_refused(override: str, says: str) -> None:

@@ -70,9 +70,9 @@ def _check_metrics(task: TaskConfig) -> None:
     valid = valid_metrics(task.kind, len(task.labels))
     for name in task.metrics:
         if name not in valid:
-            raise ConfigError(f"task.metrics has {name}{nearest(name, valid)}", f"valid: {', '.join(valid)}")
+            raise ConfigError(f"task.metrics has {name}{nearest(name, valid)}", f"choose among: {', '.join(valid)}")
     if not task.metrics:
-        raise ConfigError(f"task.metrics of {task.name} is empty", f"valid: {', '.join(valid)}")
+        raise ConfigError(f"task.metrics of {task.name} is empty", f"choose among: {', '.join(valid)}")
 
 
 def _check_text_pairs(task: TaskConfig, positions: int) -> None:
