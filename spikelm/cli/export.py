@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spikelm.catalog.kinds import KINDS, LABELLED
-from spikelm.cli.energy_audit import find_result
+from spikelm.cli.find_run import find_result
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError, ConfigError

@@ -143,14 +143,14 @@ def report() -> None:
 
 def energy() -> None:
     """spikelm-energy: every term of a backbone's energy, without training."""
-    from spikelm.cli.energy_audit import energy_main
+    from spikelm.cli.energy_command import energy_main
 
     _guard(lambda: energy_main(sys.argv[1:]))
 
 
 def audit() -> None:
     """spikelm-audit RUN: which matmuls of a finished run are spike-driven."""
-    from spikelm.cli.energy_audit import audit_main
+    from spikelm.cli.audit_command import audit_main
 
     _guard(lambda: audit_main(sys.argv[1:]))
 

@@ -71,7 +71,7 @@ def _runs(args: argparse.Namespace) -> None:
 def _run(args: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from spikelm.cli.energy_audit import find_result
+    from spikelm.cli.find_run import find_result
     from spikelm.report.show_result import show_result
 
     result, directory = find_result(args.run, Path(args.runs_dir))

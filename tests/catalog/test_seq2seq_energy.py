@@ -19,7 +19,7 @@ from spikelm.catalog.energy import (
     seq2seq_terms,
     spiking_energy_mj,
 )
-from spikelm.cli.energy_audit import energy_main
+from spikelm.cli.energy_command import energy_main
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit

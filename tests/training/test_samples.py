@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from torch import Tensor
 
-from spikelm.cli.energy_audit import audit_main
+from spikelm.cli.audit_command import audit_main
 from spikelm.config.compose import load_config
 from spikelm.config.recorded import from_record, to_record
 from spikelm.data.batches.by_step import Batch

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from scipy.special import log_softmax, rel_entr, softmax
 
-from spikelm.cli.energy_audit import audit_main
+from spikelm.cli.audit_command import audit_main
 from spikelm.cli.report import main as report_main
 from spikelm.config.compose import load_config
 from spikelm.config.settings.schema import Config
