@@ -26,7 +26,7 @@ KEYS = [*all_keys(), "neuron.k", "neuron.fire", "neuron._target_", "weights.rows
 WORDS = (
     *("true", "false", "null", "''", "[]", "{}", "[1,2]", "{a: 1}", "{a: {b: null}}", "nan", "inf", "-inf", "1e999"),
     *("${k}", "${nothing}", "${oc.env:HOME}", "${oc.env:NO_SUCH_VARIABLE}", "${k", "???", "${T}${T}"),
-    *("${if_spiking:1}", "../../etc/passwd", "/etc/passwd", "a b", "a'b", 'a"b', "a=b", "a,b", "[", "]", "{", "}", "("),
+    *("${by_task:1}", "../../etc/passwd", "/etc/passwd", "a b", "a'b", 'a"b', "a=b", "a,b", "[", "]", "{", "}", "("),
     *("\\", "é", "\U0001f600", "os.system", "subprocess.Popen", "spikelm.cli.main.os.system", "1_000", "0x10", "1e-3"),
     *("9" * 30, "x" * 300, "glob(*)", "range(1,3)", "choice(1,2)", "interval(0,1)", "int(3)", "str([1])"),
     *("shuffle(1,2)", "\t", " ", "#", "@", "~", "!"),

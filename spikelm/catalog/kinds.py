@@ -10,10 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    pass
+from typing import Any, Literal
 
 from spikelm.catalog.energy import Term, encoder_terms, rwkv_terms, spikformer_terms
 from spikelm.catalog.parameters import (

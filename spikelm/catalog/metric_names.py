@@ -1,6 +1,7 @@
 """The metrics by name: what a task may ask for in `task.metrics`, checked before anything is trained.
 
-Each is one entry here and one function of the same name in spikelm/measure/metrics.py or text_metrics.py. What
+Each is one entry here and one in the table LABEL_METRICS of spikelm/measure/metrics.py or TEXT_METRICS of
+text_metrics.py, which names the function that computes it. What
 pretraining and general distillation report is theirs alone and not chosen by name.
 """
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from spikelm.store.result import Result
 
 INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
-SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
 
 
 def export_main(argv: Sequence[str]) -> int:
@@ -47,8 +46,8 @@ def _refuse_config(config: Config) -> None:
     kind = config.backbone.kind
     if not KINDS[kind].is_encoder or config.task.kind not in LABELLED:
         raise ConfigError(
-            f"task={config.task.name} of backbone.kind={kind} cannot be exported: only BERT classifiers can",
-            "a run of task=glue/...",
+            f"task={config.task.name} of backbone.kind={kind} cannot be exported",
+            "a run of task=glue/... with a BERT or an encoder built like it",
         )
     if not config.converted:
         raise ConfigError(

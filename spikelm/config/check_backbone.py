@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spikelm.catalog.kinds import ALL, LABELLED, Kind, kind_of
+from spikelm.catalog.kinds import ALL, LABELLED, UNLABELLED, Kind, kind_of
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 
@@ -16,12 +16,18 @@ TASKS = {
 def check_backbone(config: Config) -> None:
     """Raise a ConfigError that names the key, its value and what is valid."""
     size, kind = config.backbone, kind_of(config.backbone)
-    if size.decoder_layers is not None and (size.decoder_layers < 1 or not kind.decoder):
-        what = "it is a whole number of at least 1" if kind.decoder else f"a {kind.title} has no decoder"
-        raise ConfigError(f"backbone.decoder_layers={size.decoder_layers} is not valid; {what}")
     if kind.tasks != ALL:
         _check_task(config, kind)
-    if config.distill.pretrain and config.converted and "pretrain" in kind.tasks and not kind.next_sentence:
+    if size.decoder_layers is not None and not kind.decoder:
+        raise ConfigError(f"backbone.decoder_layers={size.decoder_layers} is not valid; a {kind.title} has no decoder")
+    labelled = config.task.kind in (*LABELLED, *UNLABELLED)
+    if (
+        labelled
+        and config.distill.pretrain
+        and config.converted
+        and "pretrain" in kind.tasks
+        and not kind.next_sentence
+    ):
         raise ConfigError(f"distill.pretrain imitates the next sentence's answers, which a {kind.title} does not give")
     if not kind.options:
         if size.options:

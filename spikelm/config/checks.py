@@ -89,13 +89,16 @@ def _previous(config: Config, changes: Mapping[str, Any]) -> PreviousStudent:
     return PreviousStudent(
         neuron=_spec(NeuronSpec, changes.get("neuron", config.neuron.to_mapping()), "previous.neuron"),
         weights=_spec(QuantizerSpec, changes.get("weights", config.weights.to_mapping()), "previous.weights"),
-        variant=config.variant if variant is None else _merged(VariantConfig(), variant),
-        finetune=_merged(config.finetune, finetune),
+        variant=config.variant if variant is None else _merged(VariantConfig(), variant, "previous.variant"),
+        finetune=_merged(config.finetune, finetune, "previous.finetune"),
     )
 
 
-def _merged(settings: AnySettings, changes: Any) -> AnySettings:
-    merged: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(settings), changes))
+def _merged(settings: AnySettings, changes: Any, where: str) -> AnySettings:
+    try:
+        merged: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(settings), changes))
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{where} is not valid; {_schema_message(error)}") from error
     return merged
 
 

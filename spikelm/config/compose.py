@@ -88,9 +88,12 @@ def _message(error: Exception, overrides: Sequence[str]) -> str:
         return f'the launcher {found[1]} is not installed\n  fix: pip install "spikelm[launchers]"'
     if found := re.search(r"Could not find '([^']+)'", text):
         group, _, option = found[1].partition("/")
-        if option.startswith("at/"):
-            _, family, scale = option.split("/")
-            return f"scale={scale} has no {group} of the family {family}\n  fix: {group}=NAME, one of --help"
+        by_scale = re.fullmatch(r"at/([^/]+)/([^/]+)", option)
+        if by_scale and not any(override.startswith(f"{group}=") for override in overrides):
+            family, scale = by_scale.groups()
+            return (
+                f"scale={scale} has no {group} of the family {family}\n  fix: {group}={family}_mini, or another scale"
+            )
         return f"{group}={option} is not a known {group}{nearest(option, option_names(group))}"
     if found := re.search(r"Key '([^']+)' is not in struct|Could not override '([^']+)'", text):
         key = _full_key(text) or found[1] or found[2]

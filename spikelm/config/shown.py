@@ -23,7 +23,11 @@ def applicable(config: Config) -> dict[str, Any]:
     record["weights"] = _overridable(config.weights) if config.quantized else {"name": config.weights.name}
     for section in _unused(config):
         del record[section]
-    if not _reads_distill(config):
+    if not config.spiking:
+        del record["T"]
+    if "k" not in config.neuron.arguments:
+        del record["k"]
+    if not config.reads_distill:
         record["distill"] = {"name": config.distill.name}
     if config.task.kind != "seq2seq":
         record["task"] = {key: value for key, value in record["task"].items() if key not in OF_TEXT_PAIRS}
@@ -51,12 +55,6 @@ def _unused(config: Config) -> list[str]:
         "variant": config.variant != VariantConfig(),
     }
     return [section for section, reads in used.items() if not reads]
-
-
-def _reads_distill(config: Config) -> bool:
-    if config.task.kind == "pretrain":
-        return config.converted and config.distill.pretrain
-    return config.task.kind == "general" or config.distills
 
 
 def _set(node: Any) -> Any:

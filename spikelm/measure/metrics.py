@@ -56,7 +56,7 @@ def _spearman(labels: int, sync: bool) -> Metric:
     return _correlation(SpearmanCorrCoef, sync)
 
 
-#: by name, as catalog/metrics.py lists them: a metric for so many labels, synchronised over all ranks or not
+#: by name, as catalog/metric_names.py lists them: a metric for so many labels, synchronised over all ranks or not
 LABEL_METRICS: dict[str, Callable[[int, bool], Metric]] = {
     "accuracy": _accuracy,
     "f1": _f1,

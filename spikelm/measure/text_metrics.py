@@ -49,7 +49,7 @@ def _sacrebleu(names: list[str], predictions: list[str], references: list[str]) 
     return scores, {name: str(metric.get_signature()) for name, metric in metrics.items()}
 
 
-#: by name, as catalog/metrics.py lists them: the function that scores texts by it, and by others like it at once
+#: by name, as catalog/metric_names.py lists them: the function that scores texts by it, and by others like it at once
 TEXT_METRICS: dict[str, Callable[[list[str], list[str], list[str]], tuple[Scores, Notes]]] = {
     **dict.fromkeys(ROUGE, _rouge),
     **dict.fromkeys(("bleu", "chrf"), _sacrebleu),

@@ -39,20 +39,13 @@ def identity(config: Config) -> dict[str, Any]:
         "weights": decided(config.weights, run),
         "variant": decided(config.variant, run) if config.converted else None,
         "stage": decided(config.stage, run),
-        "distill": decided(config.distill, run) if _distill_decides(config) else None,
+        "distill": decided(config.distill, run) if config.reads_distill else None,
         "seed": config.seed,
         "select": config.select if config.task.kind not in UNLABELLED else None,
         "measure": decided(config.measure, run),
         "trainer": decided(config.trainer, run),
         "needs": {role: id_of(needed) for role, needed in prerequisites(config).items()},
     }
-
-
-def _distill_decides(config: Config) -> bool:
-    """Whether the run reads `distill` at all."""
-    if config.task.kind == "pretrain":
-        return config.converted and config.distill.pretrain
-    return config.task.kind == "general" or config.distills
 
 
 def _source(config: Config, cache: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import yaml
 
 from spikelm.config.compose import load_config
 from spikelm.config.paths import config_dir
+from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
@@ -51,10 +52,12 @@ def departures(config: Config) -> list[str]:
     """What a config changes of the system it names, as overrides: `system=spikelm_t4 T=2` departs by T=2."""
     try:
         own = _own(config.system.name, config.task.name, config.scale, config.recipe)
-    except ConfigError:  # a system that does not compose here is not the one that was run
-        return [f"not {config.system.name} of this version"]
-    changes = [] if config.T == own.T else [f"T={config.T}"]
-    for group in ("neuron", "weights", "distill"):
+    except ConfigError:  # of a folder named by --config-dir, or of another version: nothing to compare with
+        return []
+    changes = [] if config.time_steps == own.time_steps else [f"T={config.T}"]
+    changes += _backbone_changes(config.backbone, own.backbone)
+    groups = ["neuron", "weights", *(["distill"] if config.distills or own.distills else [])]
+    for group in groups:
         ours, theirs = _settings(config, group), _settings(own, group)
         if ours.get("name") != theirs.get("name"):
             changes.append(f"{group}={ours.get('name')}")
@@ -63,6 +66,14 @@ def departures(config: Config) -> list[str]:
     ours, theirs = _flat(asdict(config.variant)), _flat(asdict(own.variant))
     changes += [f"variant.{key}={value}" for key, value in ours.items() if theirs[key] != value]
     return changes
+
+
+def _backbone_changes(ours: BackboneConfig, theirs: BackboneConfig) -> list[str]:
+    """Another backbone, or another depth or kind of the same; a width alone is a point of the same system's curve."""
+    if ours.name != theirs.name:
+        return [f"backbone={ours.name}"]
+    keys = ("kind", "layers", "keep_layers", "options")
+    return [f"backbone.{key}={getattr(ours, key)}" for key in keys if getattr(ours, key) != getattr(theirs, key)]
 
 
 def _settings(config: Config, group: str) -> dict[str, Any]:

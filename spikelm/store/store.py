@@ -30,6 +30,7 @@ from spikelm.store.metrics_csv import MetricsCsv
 if TYPE_CHECKING:
     from spikelm.store.result import Result
 
+OF_ANOTHER_VERSION = "is not a result of this version"
 _log = logging.getLogger(__name__)
 _ID = re.compile(r"[0-9a-f]{16}")
 #: as yaml.safe_load, in C where it was built
@@ -118,6 +119,9 @@ class Run:
         result, problem = self.examine()
         if problem is None:
             return result
+        if problem.startswith(OF_ANOTHER_VERSION):  # whole, and perhaps wanted: nothing is moved
+            _log.warning("%s %s; the run counts as not finished", path, problem)
+            return None
         candidates = (path.with_name(f"result.json.corrupt-{n}") for n in itertools.count(1))
         aside = next(candidate for candidate in candidates if not candidate.exists())
         try:

@@ -19,6 +19,9 @@ from spikelm.runs.labels import labels, tables_of, title
         (["system=spikelm_t4", "neuron.reset=paper"], "SpikeLM (neuron.reset=paper)"),
         (["system=spikelm_t1", "distill=full"], "SpikeLM (distill=full)"),
         (["system=spikelm_t1", "finetune.lr=1e-4", "backbone.hidden=48"], "SpikeLM"),
+        (["system=spikelm_t1", "backbone=bert_tiny"], "SpikeLM (backbone=bert_tiny)"),
+        (["system=spikelm_t1", "backbone.layers=1"], "SpikeLM (backbone.layers=1)"),
+        (["system=bert", "T=4", "distill=full"], "BERT"),  # which a plain model does not read
         (["neuron=bispike", "T=4"], "bispike-T4-k2-bert_mini-mini-embedded-s42"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import multiprocessing
 import os
 import signal
@@ -19,7 +20,7 @@ from made_up_result import ENVIRONMENT, made_up
 from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
 from spikelm.store import metrics_csv
-from spikelm.store.hashing import run_id
+from spikelm.store.hashing import digest, run_id
 from spikelm.store.result import Result
 from spikelm.store.store import Run, Store, safe_name
 
@@ -331,3 +332,16 @@ def test_processes_exclude_each_other(run: Run) -> None:
 
 
 # Environment
+
+
+def test_a_whole_result_of_another_version_stays_where_it_is(run: Run) -> None:
+    record = {key: value for key, value in made_up(run_id=run.id).to_record().items() if key != "checksum"}
+    record["schema"] = 1
+    run.directory.mkdir(parents=True)
+    path = run.directory / "result.json"
+    path.write_text(json.dumps({**record, "checksum": digest(record)}))
+    before = path.read_text()
+    assert run.result() is None
+    assert not run.finished
+    assert [file.name for file in run.directory.iterdir()] == ["result.json"]
+    assert path.read_text() == before

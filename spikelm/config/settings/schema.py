@@ -56,12 +56,12 @@ class Composed:
     variant: VariantConfig = setting(VariantConfig)
     previous: dict[str, Any] = setting({})  # neuron, weights, variant, finetune of a student before
     source: SourceConfig = setting(SourceConfig)
+    seed: int = setting(42, Rule(whole=True, least=0))
     pretrain: StageConfig = setting(StageConfig)
     general: GeneralConfig = setting(GeneralConfig)
     finetune: StageConfig = setting(StageConfig)
     teacher: TeacherConfig = setting(TeacherConfig)
     distill: DistillConfig = setting(DistillConfig)
-    seed: int = setting(42, Rule(whole=True, least=0))
     select: str = setting("last", Rule(choices=("last", "best_dev", "released")), {FINE_TUNING})
     measure: MeasureConfig = setting(MeasureConfig)
     trainer: TrainerConfig = setting(TrainerConfig)
@@ -94,6 +94,13 @@ class Config(Composed):
         """Whether the run is a fine-tuning whose `distill` says something; a plain model ignores it."""
         asked = self.distill.from_teacher or self.distill.start.weights != "pretrained"
         return self.converted and self.task.kind not in UNLABELLED and asked
+
+    @property
+    def reads_distill(self) -> bool:
+        """Whether the run reads `distill` at all."""
+        if self.task.kind == "pretrain":
+            return self.converted and self.distill.pretrain
+        return self.task.kind == "general" or self.distills
 
     @property
     def unlabelled_rows(self) -> int:

@@ -111,8 +111,9 @@ def check_stage(name: str, stage: StageConfig, config: Any) -> None:
         raise ConfigError(f"{name}.optimizer.betas={list(optimizer.betas)} is not valid; they are two numbers")
     if schedule.floor and schedule.shape not in ("linear", "cosine"):
         raise ConfigError(f"{name}.schedule.floor is for a schedule that falls to its end, not for {schedule.shape}")
-    if optimizer.encoder_lr and config.task.kind != "seq2seq":
-        raise ConfigError(f"{name}.optimizer.encoder_lr is for encoder-decoders, not for task={config.task.name}")
+    for key in ("encoder_lr", "encoder_warmup"):
+        if getattr(optimizer, key) and config.task.kind != "seq2seq":
+            raise ConfigError(f"{name}.optimizer.{key} is for encoder-decoders, not for task={config.task.name}")
     if stage.batch < config.trainer.devices:
         raise ConfigError(f"{name}.batch={stage.batch} cannot be shared by trainer.devices={config.trainer.devices}")
     positions = config.backbone.positions

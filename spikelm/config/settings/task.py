@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 
 from omegaconf import MISSING
 
 from spikelm.catalog.kinds import ALL, UNLABELLED
 from spikelm.catalog.metric_names import valid_metrics
-from spikelm.config.settings.fields import NO_RUN, nearest, setting
+from spikelm.config.settings.fields import NO_RUN, setting
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 
@@ -70,7 +71,9 @@ def _check_metrics(task: TaskConfig) -> None:
     valid = valid_metrics(task.kind, len(task.labels))
     for name in task.metrics:
         if name not in valid:
-            raise ConfigError(f"task.metrics has {name}{nearest(name, valid)}", f"choose among: {', '.join(valid)}")
+            close = difflib.get_close_matches(name, valid, n=1)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            raise ConfigError(f"task.metrics has {name}{meant}", f"choose among: {', '.join(valid)}")
     if not task.metrics:
         raise ConfigError(f"task.metrics of {task.name} is empty", f"choose among: {', '.join(valid)}")
 

@@ -50,8 +50,9 @@ def _keep(path: Path, value: dict[str, Any]) -> None:
 def fingerprint() -> str:
     """Of all that decides what overrides mean: conf/, the modules that check it, the libraries that compose it."""
     seen = hashlib.sha256()
-    for path in [*config_files(), *sorted(p for room in ("config", "catalog") for p in (PACKAGE / room).rglob("*.py"))]:
-        seen.update(path.name.encode() + b"\0" + path.read_bytes())
+    code = [PACKAGE / "rules.py", *(path for room in ("config", "catalog") for path in (PACKAGE / room).rglob("*.py"))]
+    for path in [*config_files(), *sorted(code)]:
+        seen.update(str(path).encode() + b"\0" + path.read_bytes())
     for library in ("hydra-core", "omegaconf"):
         seen.update(metadata.version(library).encode())
     return seen.hexdigest()[:16]

@@ -6,7 +6,6 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from spikelm.config.paths import config_dir
 from spikelm.config.plugins import config_files
 from spikelm.config.recorded import to_record
 from spikelm.config.settings.schema import Config
-from spikelm.config.settings.task import TaskConfig
 from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.report.query.settings import neuron_k
 from spikelm.store.hashing import digest
@@ -24,8 +22,6 @@ GROUPS = ("neuron", "weights", "backbone", "distill")  # named by their `name`, 
 #: what cannot change a result, and what is only said about it
 IGNORED = ("tracker.", "force", "dry_run", "runs_dir", "source.mirror", "system")
 KEPT = ("trainer.precision", "trainer.compile")  # of the trainer: they can change last digits
-#: fields of a task that say how to read it
-READING = tuple(item.name for item in fields(TaskConfig) if not item.metadata.get("decides", True))
 PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
 SECONDS = 10.0  # of CPU; composing a config takes some 0.2: what does not fit in comes with the next build
 
@@ -49,7 +45,7 @@ class Commands:
     def version() -> str:
         """Of what `bases` are composed from: those of another version are of no use."""
         files = [*config_files(), Path(__file__)]
-        return digest([[path.name, path.read_text(encoding="utf-8")] for path in sorted(files)])
+        return digest([[str(path), path.read_text(encoding="utf-8")] for path in sorted(files)])
 
     def command(self, config: Config) -> str | None:
         """The exact command, or None when there is no more time for it in this build."""
@@ -74,9 +70,12 @@ class Commands:
             if base is None:
                 return None
             chosen = [*chosen, *others]
-        changed = [
-            _word(key, value, _composed(key, base)) for key, value in wanted.items() if _differs(base, wanted, key)
-        ]
+        changed = _changes(base, wanted)
+        if any(word.startswith("finetune.") for word in changed):  # a teacher follows it, unless it is told otherwise
+            follows = self._base([*chosen, *changed])
+            if follows is None:
+                return None
+            changed += [word for word in _changes(follows, wanted) if word not in changed]
         if base.get("teacher.seed") == base.get("seed") and wanted.get("teacher.seed") == wanted.get("seed"):
             changed = [word for word in changed if not word.startswith("teacher.seed=")]  # it follows the seed
         return [*chosen, *changed]
@@ -107,8 +106,6 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> Settings:
     for name, value in record.items():
         key = f"{prefix}{name}"
         if key.startswith(IGNORED) or (key.startswith("trainer.") and key not in KEPT):
-            continue
-        if prefix == "task." and name in READING:
             continue
         if key.removeprefix("previous.") in ("neuron", "weights"):
             value = _overridable(value)
@@ -154,6 +151,11 @@ def _choices(config: Config) -> list[str]:
     if not system and neuron_k(config) is not None:
         words.append(_word("k", config.k, True))
     return words
+
+
+def _changes(base: Settings, wanted: Settings) -> list[str]:
+    """What differs, as overrides."""
+    return [_word(key, value, _composed(key, base)) for key, value in wanted.items() if _differs(base, wanted, key)]
 
 
 def _word(key: str, value: Any, known: bool) -> str:
