@@ -8,8 +8,11 @@ from spikelm.errors import ConfigError
 
 #: kind of task -> what names such tasks, and one of them
 TASKS = {
-    **{"pretrain": ("pretrain", "pretrain"), "general": ("general_distill", "general_distill")},
-    **{"seq2seq": ("sum/*", "sum/xsum"), **dict.fromkeys(LABELLED, ("glue/*", "glue/sst2"))},
+    "pretrain": ("pretrain", "pretrain"),
+    "general": ("general_distill", "general_distill"),
+    "seq2seq": ("sum/*", "sum/xsum"),
+    "classification": ("glue/*", "glue/sst2"),
+    "regression": ("glue/*", "glue/sst2"),
 }
 
 

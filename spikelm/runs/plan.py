@@ -160,13 +160,13 @@ def _work_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
     pairs, task = config.task.kind == "seq2seq", config.task
     epochs = f"{stage.epochs} epochs of the data" if stage.epochs else ""
     steps = f"{plan.steps:,}{f' ({epochs})' if epochs else ''}" if plan.steps else epochs or "none"
-    each = "" if devices == 1 else f" ({_per_device(stage.batch, devices)} on each of {devices} devices)"
+    per_device = "" if devices == 1 else f" ({_per_device(stage.batch, devices)} on each of {devices} devices)"
     longest = f"{task.source_length} to {task.target_length}" if pairs else f"{stage.max_length}"
-    most = "at most " if stage.epochs else ""  # rows are seldom as long as they may be
-    asked = ", teacher" if any(one.role == "teacher" for one in planned.needs) else ""
-    counted = f" (encoder, decoder, LM head{asked})" if pairs else ""
+    at_most = "at most " if stage.epochs else ""  # rows are seldom as long as they may be
+    with_teacher = ", teacher" if any(run.role == "teacher" for run in planned.needs) else ""
+    counted = f" (encoder, decoder, LM head{with_teacher})" if pairs else ""
     rows = {
-        "steps": f"{steps}, batch {stage.batch}{each}, up to {longest} tokens",
+        "steps": f"{steps}, batch {stage.batch}{per_device}, up to {longest} tokens",
         "optimiser": ", ".join(
             [
                 OPTIMIZERS[stage.optimizer.name],
@@ -175,9 +175,9 @@ def _work_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
                 f"decay {stage.optimizer.weight_decay:g}{_released_schedule(stage)}",
             ]
         ),
-        "tokens": f"{most}{plan.tokens:,}" if plan.tokens else "by the data",
+        "tokens": f"{at_most}{plan.tokens:,}" if plan.tokens else "by the data",
         "training FLOPs" if pairs else "training FLOPs (encoder)": (
-            f"{most}{plan.flops:.2e}{counted}" if plan.flops else "by the data"
+            f"{at_most}{plan.flops:.2e}{counted}" if plan.flops else "by the data"
         ),
     }
     if plan.memory_gb is not None:
@@ -235,7 +235,7 @@ def _per_device(batch: int, devices: int) -> str:
 
 
 def _released_schedule(stage: StageConfig) -> str:
-    """What a schedule that is not stepped once an update comes to."""
+    """What a schedule comes to that is not stepped exactly once per update."""
     if stage.schedule.speed == stage.schedule.stretch == 1 or not stage.steps:
         return ""
     end = round(stage.schedule.stretch * stage.steps / stage.schedule.speed)

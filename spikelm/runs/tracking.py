@@ -119,7 +119,7 @@ class WandbTracker(Tracker):
             return
 
     def _say(self, topic: str, message: str) -> None:
-        """Tell the user, once a topic, and nothing more of a W&B that was given up on."""
+        """Tell the user once per topic, and nothing more of a W&B that was given up on."""
         if topic not in self._said and "stuck" not in self._said:
             self._said.add(topic)
             self._notify(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -66,6 +67,11 @@ def _falling(stage: StageConfig, total: int, step: int) -> float:
     return max(0.0, (total - step) / max(1, total))
 
 
+def _share(group: dict, lr: float, belongs: Callable[[nn.Parameter], bool]) -> dict:
+    """The parameters of a group that belong, with a learning rate of their own."""
+    return {**group, "params": [parameter for parameter in group["params"] if belongs(parameter)], "lr": lr}
+
+
 def optimizer_and_schedule(model: Any, stage: StageConfig, total: int) -> tuple[Optimizer, LambdaLR]:
     """The stage's optimiser and schedule: AdamW, by default with torch's betas 0.9 and 0.999 and eps 1e-8, or Adagrad.
 
@@ -76,12 +82,10 @@ def optimizer_and_schedule(model: Any, stage: StageConfig, total: int) -> tuple[
     if stage.optimizer.encoder_lr or stage.optimizer.encoder_warmup:
         schedule = replace(stage.schedule, warmup=stage.optimizer.encoder_warmup or stage.schedule.warmup)
         apart = replace(stage, lr=stage.optimizer.encoder_lr or stage.lr, schedule=schedule)
-        inside = {id(parameter) for parameter in model.get_encoder().parameters()}
-        halves = [[[p for p in g["params"] if (id(p) in inside) == e] for g in groups] for e in (False, True)]
+        encoder = {id(parameter) for parameter in model.get_encoder().parameters()}
         groups = [
-            {**group, "params": params, "lr": own.lr}
-            for own, half in zip((stage, apart), halves, strict=True)
-            for group, params in zip(groups, half, strict=True)
+            *(_share(group, stage.lr, lambda parameter: id(parameter) not in encoder) for group in groups),
+            *(_share(group, apart.lr, lambda parameter: id(parameter) in encoder) for group in groups),
         ]
         stages = [stage, stage, apart, apart]
     optimizer: Optimizer

@@ -97,11 +97,13 @@ def check_claim(claim: Claim, results: Results) -> Verdict:
             missing |= dict.fromkeys(run.wanted.command(results.selection) for run in lacking)
             if value is not None:
                 values[name][seed] = value
-    common = set.intersection(*(set(found) for found in values.values()))
+    common = set.intersection(*(set(by_seed) for by_seed in values.values()))
     if common:  # means over other seeds for each quantity would compare seeds, not systems
-        values = {name: {seed: found[seed] for seed in found if seed in common} for name, found in values.items()}
-    numbers = {name: fmean(found.values()) for name, found in values.items() if found}
-    runs = {run.run.id: None for name, found in values.items() for seed in found for run in used[name, seed]}
+        values = {
+            name: {seed: value for seed, value in by_seed.items() if seed in common} for name, by_seed in values.items()
+        }
+    numbers = {name: fmean(by_seed.values()) for name, by_seed in values.items() if by_seed}
+    runs = {run.run.id: None for name, by_seed in values.items() for seed in by_seed for run in used[name, seed]}
     status: Status = "not run"
     if len(numbers) == len(claim.ours):
         status = "held" if evaluate(claim.holds, numbers) else "failed"

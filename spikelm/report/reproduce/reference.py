@@ -69,19 +69,21 @@ def _empty(target: Path) -> None:
 def _finished(selection: Selection) -> dict[Run, Result]:
     """The finished runs of all tables, figures and claims, and those they were made from."""
     results, store = Results(selection), Store(selection.root)
-    wanted = [one for id in TABLES for one in table_runs(load_table(id), results)]
-    wanted += [one for id in FIGURES for one in figure_runs(load_figure(id), results)]
-    todo = [selected.run.id for one in dict.fromkeys(wanted) if (selected := results.find(*one)).result]
-    todo += [id for one in check_claims(results) for id in one.runs]
+    wanted = [run for id in TABLES for run in table_runs(load_table(id), results)]
+    wanted += [run for id in FIGURES for run in figure_runs(load_figure(id), results)]
+    selected = [results.find(*run) for run in dict.fromkeys(wanted)]
+    pending = [found.run.id for found in selected if found.result]
+    pending += [id for verdict in check_claims(results) for id in verdict.runs]
     for id in FIGURES:  # what is seen in the weights is kept as numbers while there are weights
         plt.close(draw_figure(id, results).figure)
     finished: dict[str, tuple[Run, Result]] = {}
-    while todo:
-        run = store.find(id := todo.pop())
+    while pending:
+        id = pending.pop()
+        run = store.find(id)
         if id in finished or run is None or (result := run.result()) is None:
             continue
         finished[id] = run, result
-        todo += result.needs.values()
+        pending += result.needs.values()
     return dict(sorted(finished.values(), key=lambda pair: pair[0].directory))
 
 

@@ -20,10 +20,27 @@ THREE = ("ours", "paper", "difference")
 TALL = 9  # rows that do not fit on a page on its side
 #: what LaTeX would take for a command
 LATEX = {
-    **{"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_"},
-    **{"{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"±": r"$\pm$", "−": r"$-$", "–": "--", "…": r"\dots{}", "·": r"$\cdot$", "×": r"$\times$"},
-    **{"<": r"$<$", ">": r"$>$", "α": r"$\alpha$", "|": r"$|$", '"': "''"},
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "−": r"$-$",
+    "–": "--",
+    "…": r"\dots{}",
+    "·": r"$\cdot$",
+    "×": r"$\times$",
+    "<": r"$<$",
+    ">": r"$>$",
+    "α": r"$\alpha$",
+    "|": r"$|$",
+    '"': "''",
 }
 
 

@@ -21,10 +21,18 @@ GLUE = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 NINE = ("mnli_m", "mnli_mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 #: columns that are measures of a system, not scores of a task, with their headings
 MEASURES = {
-    **{"T": "T", "energy_fp32": "mJ fp32", "energy_fp16": "mJ fp16", "firing": "firing %", "avg": "avg"},
-    **{"weight_bits": "weight bits", "act_bits": "act. bits", "levels": "spikes"},
-    **{"discrimination": "discrimination", "generation": "generation"},
-    **{"verdict": "spike-driven", "operations": "matrix mul."},
+    "T": "T",
+    "energy_fp32": "mJ fp32",
+    "energy_fp16": "mJ fp16",
+    "firing": "firing %",
+    "avg": "avg",
+    "weight_bits": "weight bits",
+    "act_bits": "act. bits",
+    "levels": "spikes",
+    "discrimination": "discrimination",
+    "generation": "generation",
+    "verdict": "spike-driven",
+    "operations": "matrix mul.",
 }
 #: measures that any run of a system tells
 AUDITED = ("discrimination", "generation", "verdict", "operations")
