@@ -69,3 +69,10 @@ def test_one_class_has_scores_all_the_same() -> None:
     found = constant_predictor(torch.ones(8, dtype=torch.long), ["accuracy", "f1", "matthews"], 2, False)
     assert found["accuracy"] == 100
     assert found["matthews"] == 0, "undefined: scored as chance"
+
+
+def test_a_long_value_is_cut_in_the_message(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    content = b"sentence1\tsentence2\tlabel\na\tb\t" + b"x" * 10_000 + b"\n"
+    said = examined(tmp_path, ".tsv", content, tokenizer)
+    assert "line 2: label 'xxx" in said
+    assert len(said) < 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from spikelm.errors import DataError
+
+LONGEST_SHOWN = 120  # characters of a file's value in a message
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,13 @@ def numbered_lines(path: Path, keep_ends: bool = False) -> Iterator[tuple[int, s
                     f"{path} line {number}: not UTF-8 (byte {error.start + 1} of the line)", "save the file as UTF-8"
                 ) from error
             yield number, line if keep_ends else line.removesuffix("\n").removesuffix("\r")
+
+
+def shortened(value: object) -> str:
+    """A value of a file as a message shows it: a long text is cut in its middle."""
+    limited = reprlib.Repr()
+    limited.maxstring = limited.maxother = LONGEST_SHOWN
+    return limited.repr(value)
 
 
 def read_rows(path: Path, layout: Layout) -> FileRows:

@@ -14,7 +14,7 @@ from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.embedded import embedded_rows
 from spikelm.data.sources.hub import hub_files, read_hub_rows, task_repository
 from spikelm.data.sources.loaded import LoadedText, content_hash, unofficial_counts
-from spikelm.data.sources.row_files import FileRows, Layout, column_names, read_rows
+from spikelm.data.sources.row_files import FileRows, Layout, column_names, read_rows, shortened
 from spikelm.data.sources.task_files import task_files, task_root
 from spikelm.errors import DataError
 
@@ -76,7 +76,7 @@ def _checked(task: TaskConfig, where: str, record: Mapping[str, Any]) -> Row:
     """The texts and the label of a record, which are what the task says; the error names the record's place."""
     for column in task.columns:
         if not isinstance(record.get(column), str):
-            raise DataError(f"{where}: {column} is {record.get(column)!r}, expected text")
+            raise DataError(f"{where}: {column} is {shortened(record.get(column))}, expected text")
     return {**{column: record[column] for column in task.columns}, "label": _label(task, where, record["label"])}
 
 
@@ -99,7 +99,7 @@ def _label(task: TaskConfig, where: str, value: Any) -> int | float:
     number = _number(value)
     if not number.is_integer() or not 0 <= number < len(task.labels):
         valid = ", ".join(f"{index} ({name})" for index, name in enumerate(task.labels))
-        raise DataError(f"{where}: label {value!r} is not one of {valid}")
+        raise DataError(f"{where}: label {shortened(value)} is not one of {valid}")
     return int(number)
 
 
@@ -109,7 +109,7 @@ def _score(task: TaskConfig, where: str, value: Any) -> float:
     score = _number(value)
     if not math.isfinite(score) or not lowest <= score <= highest:
         expected = f"a number from {lowest:g} to {highest:g}" if task.score_range else "a number"
-        raise DataError(f"{where}: label {value!r} is not {expected}")
+        raise DataError(f"{where}: label {shortened(value)} is not {expected}")
     single = np.float32(score)
     return float(str(single)) if float(single) == score else score  # 3.8, not 3.799999952
 

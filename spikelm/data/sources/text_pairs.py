@@ -14,7 +14,7 @@ from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.embedded import embedded_rows
 from spikelm.data.sources.hub import hub_files, read_hub_rows, task_repository
 from spikelm.data.sources.loaded import LoadedText, content_hash, unofficial_counts
-from spikelm.data.sources.row_files import READERS, FileRows, Layout, column_names, numbered_lines, read_rows
+from spikelm.data.sources.row_files import READERS, FileRows, Layout, column_names, numbered_lines, read_rows, shortened
 from spikelm.data.sources.task_files import listing, local_root, split_files, split_names, squeezed, task_folder
 from spikelm.errors import DataError
 
@@ -63,7 +63,7 @@ def _checked(task: TaskConfig, split: str, files: Named, notes: list[str]) -> li
         for where, record in file_rows.rows:
             for column in task.columns:
                 if not isinstance(record[column], str):
-                    raise DataError(f"{where}: {column} is {record[column]!r}, expected text")
+                    raise DataError(f"{where}: {column} is {shortened(record[column])}, expected text")
             if not record[target_column].strip():
                 if not task.skip_broken:
                     what = f"{where}: {target_column} is empty"
