@@ -68,7 +68,7 @@ def compose_config(overrides: Sequence[str], search_path: str | None = None) -> 
 def _refuse_shared_devices(cfg: DictConfig) -> None:
     """Jobs of joblib share one machine: each would take the same first devices."""
     devices, launcher = cfg.trainer.devices, cfg.hydra.launcher
-    if devices != 1 and "joblib" in str(launcher.get("_target_", "")) and launcher.n_jobs != 1:
+    if (devices or 1) != 1 and "joblib" in str(launcher.get("_target_", "")) and launcher.n_jobs != 1:
         raise ConfigError(
             f"trainer.devices={devices} in a sweep whose jobs run side by side on one machine: they would share them",
             "hydra/launcher=basic runs one job after the other, hydra/launcher=slurm gives each job devices of its own",

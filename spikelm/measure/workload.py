@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from spikelm.catalog.energy import Term, lm_head_terms, seq2seq_terms
 from spikelm.catalog.kinds import kind_of, plain_terms, spiking_terms
+from spikelm.config.devices import device_count
 from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.config.settings.schema import Config
 
@@ -76,7 +77,7 @@ def row_flops(config: Config) -> int:
 def training_memory_gb(config: Config, parameters: int) -> float:
     """Of one device, rough: weights, gradients and Adam's two moments, plus what the backward of every layer keeps."""
     size, stage, T = config.backbone, config.stage, config.time_steps
-    rows = -(-stage.batch // config.trainer.devices)
+    rows = -(-stage.batch // device_count(config))
     if config.task.kind != "seq2seq":
         kept = config.depth * T * rows * stage.max_length * _layer_floats(config, stage.max_length)
         return (4 * parameters + kept) * FLOAT / 1e9

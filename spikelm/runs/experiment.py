@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from spikelm.config.devices import device_count
 from spikelm.config.recorded import to_record
 from spikelm.config.redact import redacted
 from spikelm.config.settings.schema import Config
@@ -146,7 +147,7 @@ def _result(
         teacher=results["teacher"].run_id if "teacher" in results else None,
         teacher_metrics=results["teacher"].metrics if "teacher" in results else {},
         seconds=seconds,
-        peak_memory_mb=_peak_memory_mb(config.trainer.devices),
+        peak_memory_mb=_peak_memory_mb(device_count(config)),
         git_commit=about.git_commit,
         versions=about.versions,
         config=config,

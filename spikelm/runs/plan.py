@@ -12,6 +12,7 @@ from rich.table import Table
 
 from spikelm.catalog.energy import ceiling_mj, energy_mj
 from spikelm.catalog.kinds import kind_of
+from spikelm.config.devices import device_count
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.stages import StageConfig
 from spikelm.measure.workload import (
@@ -156,7 +157,7 @@ def _model_rows(config: Config, plan: Plan) -> dict[str, str]:
 
 def _work_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
     """Steps, optimiser, tokens, operations and memory of the training."""
-    stage, devices, plan = config.stage, config.trainer.devices, planned.plan
+    stage, devices, plan = config.stage, device_count(config), planned.plan
     pairs, task = config.task.kind == "seq2seq", config.task
     epochs = f"{stage.epochs} epochs of the data" if stage.epochs else ""
     steps = f"{plan.steps:,}{f' ({epochs})' if epochs else ''}" if plan.steps else epochs or "none"

@@ -24,6 +24,7 @@ import torch
 from rich.console import Console
 
 from spikelm.config import trust
+from spikelm.config.devices import device_count
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, SpikeLMError, TrainingError
 from spikelm.machine.signals import Stopped, deferring, listening, passing_on, stop_if_asked
@@ -41,7 +42,7 @@ def _silent(step: int, values: dict[str, float]) -> None:
 
 def train(config: Config, run: Run, needed: Mapping[str, Path], log: Log, console: Console) -> Trained:
     """Train and measure on as many devices as the config asks for; `log` hears of every metric as it is made."""
-    ranks, devices = launched_ranks(), config.trainer.devices
+    ranks, devices = launched_ranks(), device_count(config)
     if config.trainer.strategy == "fsdp" and (max(ranks.world, devices) == 1 or config.trainer.compile == "model"):
         raise ConfigError(
             "trainer.strategy=fsdp shares a model out over several devices, and is not for trainer.compile=model",
@@ -106,7 +107,7 @@ class _Worker:
 
 
 def _spawn(config: Config, run: Run, needed: Mapping[str, Path], log: Log, console: Console) -> Trained | None:
-    world = config.trainer.devices
+    world = device_count(config)
     workers: list[_Worker] = []
     with tempfile.TemporaryDirectory(prefix="spikelm-") as folder:
         job = _Job(config, run, needed, f"file://{folder}/meeting", console.quiet, tuple(sorted(trust.trusted())))

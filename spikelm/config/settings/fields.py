@@ -14,11 +14,21 @@ from spikelm.rules import Rule
 PRETRAINING, GENERAL, FINE_TUNING = "pretraining", "general distillation", "fine-tuning"
 EVERY_RUN = frozenset({PRETRAINING, GENERAL, FINE_TUNING})
 NO_RUN: frozenset[str] = frozenset()  # where files are, how a run is shown: nothing that changes a result
+LEFT_OUT = object()  # a value that counts as this is not written into an id at all
 
 
-def setting(default: Any = MISSING, rule: Rule | None = None, decides: Iterable[str] = EVERY_RUN) -> Any:
-    """A field of a config: its default (a list or mapping is copied), its rule, and the kinds of run it decides."""
-    metadata = {"rule": rule, "decides": frozenset(decides)}
+def setting(
+    default: Any = MISSING,
+    rule: Rule | None = None,
+    decides: Iterable[str] = EVERY_RUN,
+    counts_as: Mapping[Any, Any] | None = None,
+) -> Any:
+    """A field of a config: its default (a list or mapping is copied), its rule, and the kinds of run it decides.
+
+    `counts_as` says how some values are written into an id. A field that came later counts its default as LEFT_OUT,
+    so that the runs from before it keep their ids.
+    """
+    metadata = {"rule": rule, "decides": frozenset(decides), "counts_as": counts_as or {}}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
     if isinstance(default, type):
@@ -65,7 +75,13 @@ def decided(node: Any, run: str) -> dict[str, Any]:
         if run not in item.metadata.get("decides", EVERY_RUN):
             continue
         value = getattr(node, item.name)
-        record[item.name] = decided(value, run) if is_dataclass(value) else value
+        if is_dataclass(value):
+            record[item.name] = decided(value, run)
+            continue
+        counts_as = item.metadata.get("counts_as", {})
+        value = counts_as.get(value, value) if counts_as else value
+        if value is not LEFT_OUT:
+            record[item.name] = value
     return record
 
 

@@ -114,7 +114,7 @@ def check_stage(name: str, stage: StageConfig, config: Any) -> None:
     for key in ("encoder_lr", "encoder_warmup"):
         if getattr(optimizer, key) and config.task.kind != "seq2seq":
             raise ConfigError(f"{name}.optimizer.{key} is for encoder-decoders, not for task={config.task.name}")
-    if stage.batch < config.trainer.devices:
+    if stage.batch < (config.trainer.devices or 1):
         raise ConfigError(f"{name}.batch={stage.batch} cannot be shared by trainer.devices={config.trainer.devices}")
     positions = config.backbone.positions
     if stage.max_length > positions:

@@ -21,7 +21,7 @@ from spikelm.store.hashing import digest
 GROUPS = ("neuron", "weights", "backbone", "distill")  # named by their `name`, said only where a default is not it
 #: what cannot change a result, and what is only said about it
 IGNORED = ("tracker.", "force", "dry_run", "runs_dir", "source.mirror", "system")
-KEPT = ("trainer.precision", "trainer.compile")  # of the trainer: they can change last digits
+KEPT = ("trainer.precision", "trainer.matmul", "trainer.compile")  # of the trainer: they can change last digits
 PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
 SECONDS = 10.0  # of CPU; composing a config takes some 0.2: what does not fit in comes with the next build
 

@@ -19,7 +19,7 @@ from spikelm.spiking.sites import ARCHITECTURES, BERT
 def accelerated(model: Any, config: TrainerConfig) -> Iterator[None]:
     """Train inside; what is measured afterwards sees the model as it was, every product of it in sight."""
     spiking = list(neurons(model))
-    compiled = config.compile != "off" and can_compile()
+    compiled = config.compile in ("neurons", "model") and can_compile()
     compiled_blocks = blocks(model) if compiled and config.compile == "model" else []
     if config.activation_checkpointing:
         _checkpoint(model)

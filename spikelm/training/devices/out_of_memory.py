@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from spikelm.config.devices import device_count
 from spikelm.config.settings.schema import Config
 from spikelm.errors import TrainingError
 
@@ -23,7 +24,7 @@ def out_of_memory(error: BaseException, config: Config) -> TrainingError | None:
         less.append(f"T={config.time_steps // 2}")
     if config.trainer.precision == "32-true":
         less.append("trainer.precision=bf16-mixed")
-    less += [f"trainer.devices={2 * config.trainer.devices} (each holds its part of the batch)", "a smaller backbone"]
+    less += [f"trainer.devices={2 * device_count(config)} (each holds its part of the batch)", "a smaller backbone"]
     if config.trainer.workers:
         less.append("trainer.workers=0")
     return TrainingError(

@@ -1,0 +1,33 @@
+"""On how many devices a run trains, and how much memory each has: what the config says, or what this machine has."""
+
+from __future__ import annotations
+
+from spikelm.catalog.kinds import LABELLED
+from spikelm.config.settings.schema import Config
+from spikelm.machine.gpus import gpus
+
+
+def uses_gpu(config: Config) -> bool:
+    """Whether the run will train on a GPU of this machine, as far as the driver tells."""
+    return config.trainer.accelerator not in ("cpu", "mps") and bool(gpus())
+
+
+def device_count(config: Config) -> int:
+    """How many devices share a batch: `trainer.devices`, else all GPUs, but one for the rows of a classification.
+
+    A classification has batches of 32 rows: eight of them side by side make better use of eight GPUs.
+    """
+    if config.trainer.devices:
+        return config.trainer.devices
+    if not uses_gpu(config) or config.task.kind in LABELLED:
+        return 1
+    return min(len(gpus()), config.stage.batch)
+
+
+def device_memory(config: Config) -> float | None:
+    """GB of one device: `trainer.device_memory`, else of the smallest GPU; None on a CPU and where nobody knows."""
+    if config.trainer.device_memory:
+        return config.trainer.device_memory
+    if not uses_gpu(config):
+        return None
+    return min(gpu.memory_gb for gpu in gpus()) or None
