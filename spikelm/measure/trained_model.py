@@ -135,7 +135,6 @@ def measure_terms(
     A `low_bit` model neither spikes nor multiplies floats: no energy is claimed for it, as in the paper's tables.
     `plain` are the matmuls of the ANN beside it, where they are not the same.
     """
-    model = model.cpu()
     ann = energies(plain or terms)
     verdict = SpikeDriven.of(audit(model, audit_rows(samples), T))
     if not fires:

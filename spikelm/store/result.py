@@ -151,6 +151,15 @@ class Weights(ResultPart):
     sha256: str
 
 
+class TrainedOn(ResultPart):
+    """What a run was trained on, and how; another answer may change the last digits."""
+
+    device: str = Field(description="name of the GPU, or cpu")
+    devices: int = Field(description="that shared each batch")
+    micro_batch: int | None = Field(description="rows computed at a time on one device; null: all of its rows")
+    compiled: str = Field(description="what torch.compile made: off, neurons or model")
+
+
 class Result(ResultPart):
     """A finished run, written last and atomically. What does not apply is null or empty."""
 
@@ -178,6 +187,7 @@ class Result(ResultPart):
     parameters: int
     steps: int = Field(description="optimiser steps")
     threads: int = Field(description="threads of torch; another number may change the last digits")
+    trained_on: TrainedOn | None = Field(default=None, description="null in records from before it was kept")
     seconds: float
     peak_memory_mb: float
     pretrained: str | None = Field(description="id of the run whose weights it started from")

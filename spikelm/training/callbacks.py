@@ -66,12 +66,12 @@ class ProgressLine(L.Callback):
         step = trainer.global_step
         if self.bar is not None:
             if step % 10 == 0:
-                self.bar.update(self.task, loss=f"loss {_loss(trainer, module, outputs):.3f}")
+                self.bar.update(self.task, loss=f"loss {_loss(module, outputs):.3f}")
             self.bar.update(self.task, completed=step)
         elif step * 10 // self.total > self.said:
             self.said = step * 10 // self.total
             pace = (time.monotonic() - self.started) / max(1, step - self.first)
-            loss = _loss(trainer, module, outputs)
+            loss = _loss(module, outputs)
             self.console.print(
                 f"{self.title}: step {step}/{self.total}, loss {loss:.3f}, {pace * 1e3:.0f} ms per step, "
                 f"{pace * (self.total - step):.0f} s left",
@@ -90,9 +90,12 @@ class ProgressLine(L.Callback):
             self.bar = None
 
 
-def _loss(trainer: L.Trainer, module: Any, outputs: Any) -> float:
-    """This step's loss, or with several devices the last recorded one: a rank alone knows only its part."""
-    return float(outputs["loss"]) if trainer.world_size == 1 else module.logged_loss
+def _loss(module: Any, outputs: Any) -> float:
+    """This step's loss; on a GPU, where a look waits for the device, and with several devices, of which each knows
+    only its part, the last one that was recorded.
+    """
+    alone = module.trainer.world_size == 1 and module.device.type == "cpu"
+    return float(outputs["loss"]) if alone else module.logged_loss
 
 
 class FiniteLoss(L.Callback):
@@ -113,7 +116,7 @@ class FiniteLoss(L.Callback):
         self.first = loss if self.first is None else self.first
         if not math.isfinite(loss) or loss > EXPLODED * max(1.0, self.first):
             raise TrainingError(
-                f"the loss is {loss:g} at step {step}: {blame(module, batch)}",
+                f"the loss is {loss:g} at step {step}: {blame(module, batch['parts'][0])}",
                 "lower the learning rate (finetune.lr or pretrain.lr), or set clip=1.0 for the stage; "
                 "the last checkpoint is from before, force=true starts again",
             )
@@ -122,7 +125,7 @@ class FiniteLoss(L.Callback):
         if self.lost >= PATIENCE:
             raise TrainingError(
                 f"the norm of the gradient is {float(norm):g} at step {step}, so that clipped steps change nothing: "
-                f"it is largest for {_steepest(module, batch)}",
+                f"it is largest for {_steepest(module, batch['parts'][0])}",
                 "lower the learning rate, look at that module (a norm with a tiny eps?), or train with clip=null",
             )
 
@@ -161,7 +164,7 @@ def _largest(module: StageModule, batch: dict[str, Tensor]) -> str:
 def _steepest(module: StageModule, batch: dict[str, Tensor]) -> str:
     """The parameter with the largest gradient of a step, and how large; the last step's are clipped to nothing."""
     module.zero_grad()
-    cast(Tensor, module.training_step(batch, 0)).backward()
+    cast(Tensor, module.step_loss(batch)).backward()
     sizes = {name: float(p.grad.abs().max()) for name, p in module.model.named_parameters() if p.grad is not None}
     place = max(sizes, key=lambda name: sizes[name]) if sizes else "no parameter"
     return f"{place} ({sizes.get(place, 0):.3g})"
@@ -175,7 +178,7 @@ def _watched(module: StageModule, batch: dict[str, Tensor], look: Callable[..., 
     ]
     try:
         with torch.no_grad():
-            module.training_step(batch, 0)
+            module.step_loss(batch)
     finally:
         for hook in hooks:
             hook.remove()

@@ -34,7 +34,7 @@ class CausalModule(StageModule):
         ).logits
         return logits
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         logits = self.logits(batch)
         total, _ = next_token_losses(logits, batch["input_ids"], batch["attention_mask"])
         loss = total / batch["attention_mask"][:, 1:].sum().clamp_min(1)

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import pickle
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,15 @@ import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from rich.console import Console
 
-from spikelm.errors import CheckpointError
+from spikelm.errors import CheckpointError, SpikeLMError
 from spikelm.machine import signals
 from spikelm.machine.disk import disk_errors
 from spikelm.store.checksums import broken_seal, file_hash, seal, seal_path, set_aside
-from spikelm.training.devices.ranks import summed
+from spikelm.training.devices.ranks import largest
+from spikelm.training.devices.sharding import Sharded
 
 KEPT = 2  # the newest, and the one before it: should the newest be damaged later, little is lost
+SPARED = 60.0  # seconds of training that an evaluation may put at risk
 _PATTERN = "step-*.ckpt"
 
 
@@ -130,7 +133,12 @@ def _problem(path: Path) -> str | None:
 
 
 class Checkpoints(L.Callback):
-    """Saves every `every` steps, before each evaluation, at the end, and when the process is asked to stop."""
+    """Saves every `every` steps, at the end, when the process is asked to stop, and around an evaluation.
+
+    A checkpoint of a BERT takes seconds, and so does an epoch of a small task on a GPU. So the state before an
+    evaluation is written at once only where a kill would lose SPARED seconds of training; otherwise it is written
+    when the evaluation ends by an error or a signal.
+    """
 
     def __init__(self, folder: Path, every: int, evaluate_every: int, total: int, start: int) -> None:
         self.folder = folder
@@ -139,10 +147,24 @@ class Checkpoints(L.Callback):
         self.total = total
         self.start = start
         self._deferring = contextlib.ExitStack()
+        self._last = time.monotonic()  # when the state was kept
+        self._unsaved: dict[str, Any] | None = None  # the state before the evaluation that runs now
 
     def due(self, step: int) -> bool:
-        """Whether the state after a step is kept in any case."""
-        return step % self.every == 0 or step % self.evaluate_every == 0 or step == self.total
+        """Whether the state after a step is kept, as far as the step's number tells."""
+        return step % self.every == 0 or step == self.total
+
+    def may_be_kept(self, step: int) -> bool:
+        """Whether the state after a step is kept now, or later when the evaluation behind it fails."""
+        return self.due(step) or step % self.evaluate_every == 0
+
+    def _due_before_evaluation(self, trainer: L.Trainer) -> bool:
+        """Whether an evaluation comes next, and the training since the last checkpoint is too long to be lost.
+
+        A model in shards is put together by all ranks, who cannot do so any more when one of them fails.
+        """
+        in_shards = isinstance(trainer.strategy, Sharded)
+        return trainer.global_step % self.evaluate_every == 0 and (in_shards or time.monotonic() - self._last >= SPARED)
 
     def on_train_start(self, trainer: L.Trainer, module: Any) -> None:
         signals.install()  # Lightning has taken SIGTERM by now, and would stop without a checkpoint
@@ -152,19 +174,23 @@ class Checkpoints(L.Callback):
 
     def on_train_batch_end(self, trainer: L.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         step = trainer.global_step
-        number = _asked_of_any(trainer, module.device)
-        if number or self.due(step):
+        number, wanted = largest(signals.asked(), int(self._due_before_evaluation(trainer)))
+        if number or wanted or self.due(step):
             trainer.save_checkpoint(self.folder / f"step-{step}.ckpt")
+            self._last = time.monotonic()
             if trainer.is_global_zero:
                 self._forget_older()
+        elif step % self.evaluate_every == 0 and trainer.is_global_zero:
+            self._unsaved = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         if number:
             raise signals.Stopped(number)
 
     def on_validation_start(self, trainer: L.Trainer, module: Any) -> None:
-        self._deferring.close()  # all before it is kept: a signal may end it
+        self._deferring.close()  # all before it is kept, or will be: a signal may end it
         signals.stop_if_asked()
 
     def on_validation_end(self, trainer: L.Trainer, module: Any) -> None:
+        self._unsaved = None
         if trainer.state.fn == "fit":
             self._defer()
 
@@ -173,6 +199,10 @@ class Checkpoints(L.Callback):
 
     def on_exception(self, trainer: L.Trainer, module: Any, exception: BaseException) -> None:
         self._deferring.close()
+        if self._unsaved is not None:
+            with contextlib.suppress(SpikeLMError, OSError):  # the first error is the one to be told of
+                trainer.strategy.save_checkpoint(self._unsaved, self.folder / f"step-{trainer.global_step}.ckpt")
+            self._unsaved = None
 
     def _defer(self) -> None:
         self._deferring.close()
@@ -182,16 +212,6 @@ class Checkpoints(L.Callback):
         for path in checkpoints(self.folder)[KEPT:]:
             path.unlink(missing_ok=True)
             seal_path(path).unlink(missing_ok=True)
-
-
-def _asked_of_any(trainer: L.Trainer, device: Any) -> int:
-    """The signal that asked this process, or another rank, to stop: all must stop after the same step."""
-    number = signals.asked()
-    if trainer.world_size == 1:
-        return number
-    each = torch.zeros(trainer.world_size, dtype=torch.int64, device=device)
-    each[trainer.global_rank] = number
-    return int(summed(each).max())
 
 
 def _evaluate(trainer: L.Trainer) -> None:

@@ -88,7 +88,7 @@ def fit(
     checkpoints = Checkpoints(journal.checkpoints, checkpoint_every, evaluate_every, module.total, start)
     on_gpu = config.accelerator != "cpu" and torch.cuda.is_available()
     callbacks: list[L.Callback] = [
-        FiniteLoss(50 if on_gpu else 1, checkpoints.due),
+        FiniteLoss(50 if on_gpu else 1, checkpoints.may_be_kept),
         Recorder(journal.log, config.log_every),
         *extra,
     ]
@@ -99,13 +99,15 @@ def fit(
         callbacks.append(ProgressLine(journal.console, work.title, module.total))
     trainer = _trainer(config, module, ranks, evaluate_every, [*callbacks, checkpoints])
     loaders: list[Any] = [
-        DataLoader([part for batch in split if (part := _rows(batch, ranks))], batch_size=None)  # type: ignore[arg-type]
+        DataLoader(_evaluated(split, ranks), batch_size=None)  # type: ignore[arg-type]
         for split in work.evaluation
     ]
     module.train()  # a loaded model is in eval mode, and Lightning leaves it there: without dropout
     with _attention(config.precision, on_gpu):
         if module.total:  # a model that is used as it is has no steps
-            _fit(trainer, module, work.train.loader(start, module.total, config.workers), loaders, resume)
+            _fit(
+                trainer, module, work.train.loader(start, module.total, config.workers, pinned=on_gpu), loaders, resume
+            )
         if not module.scores or module.total % evaluate_every:
             trainer.validate(module, loaders, verbose=False)
 
@@ -117,7 +119,7 @@ def _trainer(
         accelerator=config.accelerator,
         devices=ranks.local_world,
         num_nodes=ranks.world // ranks.local_world,
-        strategy=_strategy(config.strategy, ranks),
+        strategy=_strategy(config.strategy, ranks, module.idle_parameters),
         precision=config.precision,  # type: ignore[arg-type]
         max_steps=module.total,
         max_epochs=1,
@@ -134,6 +136,9 @@ def _trainer(
         use_distributed_sampler=False,
         deterministic="warn",
     )
+    # Lightning asks all ranks at every step whether one was told to stop, and waits for the device; Checkpoints does so
+    # without waiting.
+    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
     # Determinism would also write NaN into every tensor before its kernel does: some 700 passes a step for nothing.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return trainer
@@ -144,20 +149,24 @@ def _attention(precision: str, on_gpu: bool) -> AbstractContextManager[Any]:
     return sdpa_kernel(SDPBackend.MATH) if precision == "bf16-mixed" and not on_gpu else nullcontext()
 
 
-def _strategy(name: str, ranks: Ranks) -> Any:
+def _strategy(name: str, ranks: Ranks, idle_parameters: bool) -> Any:
     if ranks.world == 1:
         return "auto"
     if name == "fsdp":
         return Sharded(ranks)
     # Buffers (amplitudes) agree from the start, and sending them at every forward would wait for ranks that have no
     # batch left to evaluate.
-    return DDPStrategy(cluster_environment=Launched(ranks), broadcast_buffers=False)
+    return DDPStrategy(
+        cluster_environment=Launched(ranks), broadcast_buffers=False, find_unused_parameters=idle_parameters
+    )
 
 
-def _rows(batch: Batch, ranks: Ranks) -> Batch:
-    """A rank's rows of an evaluation batch; empty when it has none."""
-    mine = {name: tensor[ranks.rank :: ranks.world] for name, tensor in batch.items()}
-    return mine if len(mine["input_ids"]) else {}
+def _evaluated(split: Sequence[Batch], ranks: Ranks) -> list[Batch]:
+    """What a rank evaluates: batches of its own, or its rows of each where there are fewer batches than ranks."""
+    if len(split) >= ranks.world:
+        return list(split[ranks.rank :: ranks.world])
+    parts = [{name: tensor[ranks.rank :: ranks.world] for name, tensor in batch.items()} for batch in split]
+    return [part for part in parts if len(part["input_ids"])]
 
 
 def _fit(trainer: L.Trainer, module: StageModule, train: Any, evaluation: Any, resume: Any) -> None:

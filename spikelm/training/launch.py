@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,11 @@ import torch
 from rich.console import Console
 
 from spikelm.config import trust
-from spikelm.config.devices import device_count
+from spikelm.config.devices import device_count, device_memory
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, SpikeLMError, TrainingError
 from spikelm.machine.signals import Stopped, deferring, listening, passing_on, stop_if_asked
+from spikelm.measure.workload import device_share
 from spikelm.store.store import Run
 from spikelm.training.callbacks import Log
 from spikelm.training.devices.ranks import Ranks, join, launched_ranks, leave, tell
@@ -43,6 +44,8 @@ def _silent(step: int, values: dict[str, float]) -> None:
 def train(config: Config, run: Run, needed: Mapping[str, Path], log: Log, console: Console) -> Trained:
     """Train and measure on as many devices as the config asks for; `log` hears of every metric as it is made."""
     ranks, devices = launched_ranks(), device_count(config)
+    refuse_without_gpu(config, torch.accelerator.is_available())
+    refuse_too_large(config)
     if config.trainer.strategy == "fsdp" and (max(ranks.world, devices) == 1 or config.trainer.compile == "model"):
         raise ConfigError(
             "trainer.strategy=fsdp shares a model out over several devices, and is not for trainer.compile=model",
@@ -56,6 +59,48 @@ def train(config: Config, run: Run, needed: Mapping[str, Path], log: Log, consol
     if config.trainer.accelerator != "cpu" and 0 < (gpus := torch.cuda.device_count()) < devices:
         raise ConfigError(f"trainer.devices={devices}, but there are {gpus} GPUs", f"trainer.devices={gpus}")
     return _first(_spawn(config, run, needed, log, console))
+
+
+def refuse_without_gpu(config: Config, accelerator: bool) -> None:
+    """At the paper's sizes a CPU would train for years: it does so only where it is asked for by name."""
+    if config.scale == "paper" and config.trainer.accelerator != "cpu" and not accelerator:
+        raise ConfigError(
+            "scale=paper is made for GPUs, and torch sees none here",
+            "spikelm-doctor --scale paper says what is missing; trainer.accelerator=cpu trains on the CPU all the same",
+        )
+
+
+def refuse_too_large(config: Config) -> None:
+    """Before anything is trained: a model of which not even the asked rows fit the device would fail after minutes."""
+    share = device_share(config)
+    if share.fits is not False:
+        return
+    raise ConfigError(
+        f"training {config.task.name} with {share.micro_batch} rows at a time needs about {share.memory_gb:.0f} GB "
+        f"of a device that has {device_memory(config):.0f} GB",
+        f"{' or '.join(smaller_settings(config)) or 'a smaller backbone'}; "
+        "trainer.device_memory=GB says that the device has more",
+    )
+
+
+def smaller_settings(config: Config) -> list[str]:
+    """Settings with which the estimate fits: fewer rows at a time, less kept for the backward, shards."""
+    own, devices = config.trainer, device_count(config)
+    spared = replace(own, activation_checkpointing=True)
+    bf16 = replace(spared, precision="bf16-mixed")
+    checkpointing = "trainer.activation_checkpointing=true"
+    trials = {
+        "trainer.micro_batch=null": replace(own, micro_batch=None),
+        checkpointing: spared,
+        f"{checkpointing} trainer.precision=bf16-mixed": bf16,
+        **({f"{checkpointing} trainer.strategy=fsdp": replace(spared, strategy="fsdp")} if devices > 1 else {}),
+    }
+    fitting = []
+    for words, trainer in trials.items():
+        share = device_share(replace(config, trainer=replace(trainer, micro_batch=None)))
+        if trainer != own and share.fits:
+            fitting.append(words)
+    return fitting[:2]
 
 
 def _first(trained: Trained | None) -> Trained:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import lightning as L
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
+from torch.optim import Optimizer
 
 from spikelm.config.settings.stages import StageConfig
 from spikelm.config.settings.task import TaskConfig
-from spikelm.data.batches.by_step import Batch, step_seed
-from spikelm.data.batches.mlm_nsp import IGNORED
+from spikelm.data.batches.by_step import IGNORED, Batch, split_batch, step_seed
 from spikelm.measure.metrics import compute_metrics, glue_metrics, update_metrics
 from spikelm.training.amplitudes import forget_amplitudes
 from spikelm.training.devices.ranks import summed
@@ -25,11 +25,25 @@ FOLLOWED = 10  # steps between amplitudes that follow the weights (stage.amplitu
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
+class StepBatch(TypedDict):
+    """One step's rows of this rank, in the parts that are computed one after another."""
+
+    parts: list[Batch]
+    whole: NotRequired[Batch]  # all of them, where something has to be known of them beforehand
+
+
 class StageModule(L.LightningModule):
-    """A model and its stage. Dropout is seeded by step, so a resumed run draws what the whole one drew."""
+    """A model and its stage; a subclass says in `step_loss` what the loss of a batch is.
+
+    Dropout is seeded by step, so a resumed run draws what the whole one drew. A batch that does not fit the device is
+    computed in parts of `micro_batch` rows: their gradients are added up before the one step of the optimiser, so a
+    step is a step whatever it was made of, in its metrics, its checkpoints and its schedule.
+    """
 
     model: Any  # transformers' classes, spiking or not
     sharded = False  # set by trainer.strategy=fsdp
+    idle_parameters = False  # whether some parameter is left out of some steps, which DDP has to be told
+    micro_batch: int | None = None  # rows that are computed at a time; None: all of this rank's
 
     def __init__(self, model: nn.Module, stage: StageConfig, total: int, seed: int) -> None:
         super().__init__()
@@ -46,13 +60,61 @@ class StageModule(L.LightningModule):
             shard(self, self.device_mesh)
             self.sharded = False  # once: an evaluation after the fit comes here again
 
-    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+    def step_loss(self, batch: Batch) -> Tensor:
+        """The mean loss of a batch's rows, weighed by the shares that come with them (`shard_batch`)."""
+        raise NotImplementedError
+
+    def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Any:
+        """Cut a training batch into its parts: here, on the CPU, where nothing waits for a device."""
+        if not self.trainer.training:
+            return batch
+        parts = split_batch(batch, self.micro_batch, self.trainer.world_size)
+        cut = StepBatch(parts=parts)
+        if len(parts) > 1 and self._amplitudes_are_due():
+            cut["whole"] = batch
+        return cut
+
+    def training_step(self, batch: StepBatch, batch_idx: int) -> Tensor:
+        """The loss of a step. Of several parts all but the last are gone through backwards here, Lightning's is last.
+
+        DDP expects gradients from the end of this method on: what is added up before is not sent to other ranks.
+        """
+        *before, last = batch["parts"]
+        if self.micro_batch is not None:
+            self.optimizers(use_pl_optimizer=False).zero_grad()  # type: ignore[union-attr]
+        if not before:
+            return self.step_loss(last)
+        if "whole" in batch:
+            with torch.no_grad():
+                self.step_loss(batch["whole"])  # amplitudes are those of all rows, not of the first part's
+        count = len(batch["parts"])
+        done = [self._part_backward(part, count) for part in before]
+        return self.step_loss(last) / count + torch.stack(done).sum()
+
+    def _part_backward(self, part: Batch, count: int) -> Tensor:
+        """Add a part's gradients to those of the parts before it; its loss, of which nothing more is learned."""
+        loss = self.step_loss(part) / count
+        with torch.autocast(self.device.type, enabled=False):  # a backward runs in the types of its forward
+            self.trainer.strategy.backward(loss, None)
+        return loss.detach()
+
+    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: Optimizer) -> None:
+        """Lightning asks for it between forward and backward, when gradients of parts may be there already."""
+        if self.micro_batch is None:
+            optimizer.zero_grad()
+
+    def _amplitudes_are_due(self) -> bool:
+        """Whether this step sets amplitudes anew, so that they follow the weights."""
+        until = self.stage.amplitudes.follow * self.total
+        return 0 < self.global_step <= until and self.global_step % FOLLOWED == 0
+
+    def on_train_batch_start(self, batch: StepBatch, batch_idx: int) -> None:
         seed = step_seed(self.seed, self.global_step, f"dropout {self.global_rank}")
         if self.device.type == "cpu":  # torch's own asks for every backend, with a stack trace for each: 0.4 ms
             torch.default_generator.manual_seed(seed)
         else:
             torch.manual_seed(seed)
-        if 0 < self.global_step <= self.stage.amplitudes.follow * self.total and self.global_step % FOLLOWED == 0:
+        if self._amplitudes_are_due():
             forget_amplitudes(self.model)
 
     def configure_gradient_clipping(
@@ -83,9 +145,9 @@ class MaskedModule(StageModule):
         right = (words.argmax(-1) == targets).sum()
         return torch.stack([F.cross_entropy(words, targets, reduction="sum"), right.float(), chosen.sum().float()])
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         loss, _, count = self.sums(batch)
-        return loss / count.clamp_min(1) * batch.get("word_share", 1.0)
+        return loss / count.clamp_min(1) * batch.get("label_share", 1.0)
 
     def on_validation_epoch_start(self) -> None:
         self._seen = torch.zeros(3, dtype=torch.float64, device=self.device)
@@ -120,9 +182,9 @@ class PretrainModule(StageModule):
             **({"states": output.hidden_states, "order": order.float()} if states else {}),
         }
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         losses = self.losses(batch)
-        words, rows = batch.get("word_share", 1.0), batch.get("row_share", 1.0)  # of several devices
+        words, rows = batch.get("label_share", 1.0), batch.get("row_share", 1.0)  # of several devices
         return losses["mlm_loss"] * words + losses["nsp_loss"] * rows
 
     def on_validation_epoch_start(self) -> None:
@@ -169,7 +231,7 @@ class GlueModule(StageModule):
             return F.mse_loss(logits.squeeze(-1), batch["labels"]) * share
         return F.cross_entropy(logits, batch["labels"]) * share
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         return self.label_loss(self.logits(batch), batch)
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:

@@ -14,13 +14,14 @@ from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import step_seed
 from spikelm.machine.cpu import keep_heap
 from spikelm.measure.trained_model import Measured, measure_firing, measure_model
+from spikelm.measure.workload import device_share
 from spikelm.models.bert import parameter_count
 from spikelm.store.store import Run
 from spikelm.training.amplitudes import amplitudes_missing, set_amplitudes
 from spikelm.training.best_epoch import BestDev, best_keeper, reported_scores, select_mode
 from spikelm.training.callbacks import Log
-from spikelm.training.devices.acceleration import accelerated
-from spikelm.training.devices.ranks import Ranks, first_rank_first
+from spikelm.training.devices.acceleration import accelerated, compiled_parts
+from spikelm.training.devices.ranks import Ranks, first_rank_first, on_device, training_device
 from spikelm.training.devices.sharding import twin_of, whole_state
 from spikelm.training.fit import Fit, Journal, fit, quiet_libraries
 from spikelm.training.stage import Stage, Texts, build_stage
@@ -41,6 +42,7 @@ class Trained:
     parameters: int
     steps: int
     threads: int  # another number may change the last digits
+    trained_on: dict[str, Any]  # as the result's record of that name
     texts: Texts | None = None
     weights: dict[str, str] | None = None  # the published weights it started from
 
@@ -52,6 +54,7 @@ class Trained:
             **self.measured.record(),
             **texts,
             **({"weights": self.weights} if self.weights else {}),
+            "trained_on": self.trained_on,
             **{name: getattr(self, name) for name in names},
         }
 
@@ -67,9 +70,12 @@ def train_and_measure(
     with first_rank_first(ranks):
         stage = build_stage(config, needed, console)
     stage.train.shard = (ranks.rank, ranks.world)
+    device = training_device(config.trainer.accelerator, ranks)
+    stage.module.to(device)
+    samples = [on_device(batch, device) for batch in stage.samples]
     if amplitudes_missing(stage.module.model):
         _set_amplitudes(stage, config.stage.amplitudes.calibrate, ranks.rank)
-    initial = measure_firing(stage.module.model, stage.samples) if config.fires and ranks.first else None
+    initial = measure_firing(stage.module.model, samples) if config.fires and ranks.first else None
     best = best_keeper(config)
     journal = _journal(run, log, console, ranks.first)
     if not _fitted(config, stage, journal, best, ranks):
@@ -79,7 +85,8 @@ def train_and_measure(
         model.load_state_dict(best.weights)
         metrics = reported_scores(config, best.scores, metrics)
     model.save_pretrained(run.model)
-    measured = stage.measure(model, stage.samples) if stage.measure else measure_model(model, stage.samples, config)
+    model.to(device)  # Lightning has brought it back to the CPU
+    measured = stage.measure(model, samples) if stage.measure else measure_model(model, samples, config)
     measured.firing_rate.initial_per_site = initial
     if config.fires:
         per_site = measured.firing_rate.per_site
@@ -94,6 +101,12 @@ def train_and_measure(
         parameters=parameter_count(model),
         steps=stage.module.total,
         threads=torch.get_num_threads(),
+        trained_on={
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "devices": ranks.world,
+            "micro_batch": stage.module.micro_batch,
+            "compiled": compiled_parts(config.trainer, device),
+        },
         texts=stage.texts() if stage.texts else None,
         weights=stage.weights,
     )
@@ -107,6 +120,9 @@ def _prepare_process(config: Config) -> None:
     if config.trainer.threads:
         torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.seed)
+    if torch.cuda.is_available():  # said anew for each run: a sweep trains several in one process
+        torch.set_float32_matmul_precision(config.trainer.matmul)
+        torch.backends.cudnn.allow_tf32 = config.trainer.matmul == "high"  # its LSTMs
 
 
 def _journal(run: Run, log: Log, console: Console, first: bool) -> Journal:
@@ -130,6 +146,8 @@ def _fitted(config: Config, stage: Stage, journal: Journal, best: BestDev | None
     twin = twin_of(model) if shared_out and ranks.first else None
     title = f"{config.task.name} {config.neuron.name} T={config.time_steps}"
     work = Fit(stage.module, stage.train, stage.evaluation, stage.evaluate_every, title)
+    share = device_share(config)
+    stage.module.micro_batch = share.micro_batch if share.accumulate > 1 else None
     with accelerated(model, config.trainer):
         fit(work, config.trainer, journal, [best] if best else [], ranks)
     state = whole_state(model) if shared_out else {}  # all ranks give their shards
@@ -144,6 +162,6 @@ def _set_amplitudes(stage: Stage, batches: int, rank: int) -> None:
 
     def forward(batch: Any) -> None:
         torch.manual_seed(step_seed(stage.module.seed, 0, f"dropout {rank}"))
-        stage.module.training_step(batch, 0)
+        stage.module.step_loss(on_device(batch, stage.module.device))
 
     set_amplitudes(stage.module.model, (stage.train[step] for step in range(batches)), forward)

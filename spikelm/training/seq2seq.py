@@ -24,8 +24,8 @@ from spikelm.config.settings.schema import Config
 from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
 from spikelm.config.settings.stages import StageConfig
 from spikelm.config.settings.task import GenerateConfig, TaskConfig
-from spikelm.data.batches.by_step import Batch
-from spikelm.data.batches.text_pair_batches import IGNORED, TextPairBatches, evaluation_text_pairs, text_pair_batch
+from spikelm.data.batches.by_step import IGNORED, Batch
+from spikelm.data.batches.text_pair_batches import TextPairBatches, evaluation_text_pairs, text_pair_batch
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.data.tokens.bpe import TextPairTokenizer, load_text_pair_tokenizer
@@ -62,7 +62,7 @@ class Seq2SeqModule(StageModule):
     def token_loss(self, logits: Tensor, batch: Batch) -> Tensor:
         return F.cross_entropy(logits.float().flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         output = self.model(**{name: batch[name] for name in INPUTS}, use_cache=False)
         return self.token_loss(output.logits, batch) * batch.get("label_share", 1.0)
 
@@ -101,7 +101,7 @@ class Seq2SeqStudent(Seq2SeqModule):
         self.teacher = teacher
         self.settings = settings
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         settings = self.settings
         goal = self.teacher(batch)
         output = self.model(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(settings))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from spikelm.data.batches.mlm_nsp import IGNORED, PretrainingBatches, draw_nsp_pairs, mask_tokens
+from spikelm.data.batches.by_step import IGNORED
+from spikelm.data.batches.mlm_nsp import PretrainingBatches, draw_nsp_pairs, mask_tokens
 from spikelm.data.tokens.packed import PackedDocuments
 from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.errors import DataError

@@ -12,10 +12,10 @@ from transformers.models.mbart.modeling_mbart import shift_tokens_right as mbart
 
 from spikelm.config.compose import load_config
 from spikelm.config.settings.schema import Config
+from spikelm.data.batches.by_step import shard_batch
 from spikelm.data.batches.text_pair_batches import (
     TextPairBatches,
     evaluation_text_pairs,
-    shard_text_pairs,
     text_pair_batch,
 )
 from spikelm.data.sources.text_pairs import load_text_pairs
@@ -96,7 +96,7 @@ def test_devices_share_a_batch_and_its_mean(made: Made) -> None:
     values = [part["labels"][part["labels"] != -100].double().mean() * part["label_share"] for part in parts]
     assert torch.isclose(sum(values) / 2, whole["labels"][whole["labels"] != -100].double().mean())
     alone = text_pair_batch(data, [3], tokenizer)
-    assert [float(shard_text_pairs(alone, rank, 2)["label_share"]) for rank in range(2)] == [2.0, 0.0]
+    assert [float(shard_batch(alone, rank, 2)["label_share"]) for rank in range(2)] == [2.0, 0.0]
 
 
 def test_evaluation_has_every_row_once_short_sources_first(made: Made) -> None:

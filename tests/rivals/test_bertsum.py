@@ -116,7 +116,7 @@ def test_labels_are_smoothed_by_a_plain_loop(model: Any) -> None:
         "decoder_input_ids": torch.tensor([[40, 5, 6]]),
         "labels": torch.tensor([[5, 6, -100]]),
     }
-    loss = float(module.training_step(batch, 0).detach())
+    loss = float(module.step_loss(batch).detach())
     with torch.no_grad():
         logits = model(**{name: batch[name] for name in batch if name != "labels"}).logits[0]
     logs = log_softmax(logits.double().numpy(), axis=-1)

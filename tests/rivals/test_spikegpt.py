@@ -182,7 +182,7 @@ def test_the_loss_is_the_mean_surprise_and_a_pull_on_the_largest_logits() -> Non
                 if t < 5 and mask[b, t + 1]:
                     surprise -= math.log(logits[b, t].softmax(-1)[text[b, t + 1]])
                     tokens += 1
-        found = float(module.training_step({"input_ids": text, "attention_mask": mask}, 0))
+        found = float(module.step_loss({"input_ids": text, "attention_mask": mask}))
     assert tokens == 8
     assert found == pytest.approx(surprise / tokens + 0.5e-4 * float(np.mean(np.square(largest))), rel=1e-5)
 

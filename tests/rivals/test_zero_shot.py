@@ -102,7 +102,7 @@ def test_the_loss_is_that_of_the_next_token(model: Any) -> None:
     module = CausalModule(model, config.pretrain, 1, 0)
     ids, mask = torch.tensor([[5, 6, 7], [8, 9, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
     with torch.no_grad():
-        loss = module.training_step({"input_ids": ids, "attention_mask": mask}, 0)
+        loss = module.step_loss({"input_ids": ids, "attention_mask": mask})
         logs = log_softmax(model(input_ids=ids, attention_mask=mask).logits.double().numpy(), axis=-1)
     expected = -(logs[0, 0, 6] + logs[0, 1, 7] + logs[1, 0, 9]) / 3
     assert float(loss) == pytest.approx(expected, rel=1e-5)

@@ -19,15 +19,15 @@ from spikelm.training.devices.out_of_memory import out_of_memory
 def test_a_loss_gone_wrong_names_step_and_place_and_is_not_kept(
     value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = Toy.training_step
+    step = Toy.step_loss
 
-    def wrong(self: Toy, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
+    def wrong(self: Toy, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         if self.global_step >= 5:
             with torch.no_grad():
                 self.model[2].bias.fill_(value if value < 1e13 else 1e38)
-        return step(self, batch, batch_idx)
+        return step(self, batch)
 
-    monkeypatch.setattr(Toy, "training_step", wrong)
+    monkeypatch.setattr(Toy, "step_loss", wrong)
     with pytest.raises(TrainingError) as caught:
         train(tmp_path, every=1)
     assert "at step 6" in caught.value.what
@@ -37,24 +37,24 @@ def test_a_loss_gone_wrong_names_step_and_place_and_is_not_kept(
         assert "2" in caught.value.what.split("at step 6")[1], "the last layer"
     assert "lr" in caught.value.fix
     assert max(map(step_of, checkpoints(tmp_path / "checkpoints"))) == 5, "the checkpoint is from before"
-    monkeypatch.setattr(Toy, "training_step", step)
+    monkeypatch.setattr(Toy, "step_loss", step)
     assert max(row[0] for row in train(tmp_path).rows) == STEPS
 
 
 def test_a_gradient_that_is_clipped_to_nothing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Finite values whose squares are not: torch divides them by infinity, and the weights would never change."""
-    made, step = Toy.__init__, Toy.training_step
+    made, step = Toy.__init__, Toy.step_loss
 
     def clipped(self: Toy, at: Any) -> None:
         made(self, at)
         self.stage.optimizer.clip = 1.0
 
-    def steep(self: Toy, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
+    def steep(self: Toy, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         weight = self.model[0].weight
-        return step(self, batch, batch_idx) + 1e25 * (weight - weight.detach()).sum()
+        return step(self, batch) + 1e25 * (weight - weight.detach()).sum()
 
     monkeypatch.setattr(Toy, "__init__", clipped)
-    monkeypatch.setattr(Toy, "training_step", steep)
+    monkeypatch.setattr(Toy, "step_loss", steep)
     with pytest.raises(
         TrainingError, match=r"norm of the gradient is inf at step 5, .*largest for 0\.weight \(1e\+25\)"
     ):

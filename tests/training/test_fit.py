@@ -32,11 +32,11 @@ def test_attention_in_bf16_on_a_cpu_is_plain_products(precision: str, on_gpu: bo
 def test_a_loaded_model_is_trained_with_its_dropout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[bool] = set()
 
-    def step(self: GlueModule, batch: Batch, batch_idx: int) -> torch.Tensor:
+    def step(self: GlueModule, batch: Batch) -> torch.Tensor:
         seen.update(part.training for part in self.modules() if isinstance(part, nn.Dropout))
         return self.label_loss(self.logits(batch), batch)
 
-    monkeypatch.setattr(GlueModule, "training_step", step)
+    monkeypatch.setattr(GlueModule, "step_loss", step)
     options = ["scale=smoke", "task=glue/rte", "neuron=ann", f"runs_dir={tmp_path}"]
     run_experiment(load_config(options), Console(quiet=True))
     assert seen == {True}
@@ -45,14 +45,14 @@ def test_a_loaded_model_is_trained_with_its_dropout(tmp_path: Path, monkeypatch:
 def test_memory_is_not_filled_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled: list[int] = []
 
-    def step(self: GlueModule, batch: Batch, batch_idx: int) -> torch.Tensor:
+    def step(self: GlueModule, batch: Batch) -> torch.Tensor:
         with torch.profiler.profile() as profile:
             torch.empty(8)
         filled.append(sum(event.count for event in profile.key_averages() if event.key == "aten::fill_"))
         assert torch.are_deterministic_algorithms_enabled()
         return self.label_loss(self.logits(batch), batch)
 
-    monkeypatch.setattr(GlueModule, "training_step", step)
+    monkeypatch.setattr(GlueModule, "step_loss", step)
     run_experiment(
         load_config(["scale=smoke", "task=glue/rte", "neuron=ann", f"runs_dir={tmp_path}"]), Console(quiet=True)
     )

@@ -15,6 +15,7 @@ from spikelm.cli.audit_command import audit_main
 from spikelm.cli.report import main as report_main
 from spikelm.config.compose import load_config
 from spikelm.config.settings.schema import Config
+from spikelm.data.batches.by_step import IGNORED
 from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.data.tokens.bpe import load_text_pair_tokenizer
 from spikelm.errors import ConfigError
@@ -25,7 +26,6 @@ from spikelm.runs.tracking import Tracker
 from spikelm.spiking import load_pretrained
 from spikelm.store.hashing import run_id
 from spikelm.training.checkpoints import checkpoints
-from spikelm.training.seq2seq import IGNORED
 from spikelm.training.stage import build_stage
 
 QUIET = Console(quiet=True)
@@ -146,7 +146,7 @@ def test_a_students_loss_is_the_plain_sum(kind: str, runs: Path) -> None:
     stage = stage_of(config_of(runs, "task=sum/xsum", "neuron=bispike", f"distill.logits.loss={kind}"))
     module, batch = stage.module, stage.train[0]
     module.model.train()
-    loss = float(module.training_step(batch, 0))
+    loss = float(module.step_loss(batch))
     names = ("input_ids", "attention_mask", "decoder_input_ids")
     options = {"output_hidden_states": True, "output_attentions": True, "use_cache": False}
     with torch.no_grad():

@@ -116,7 +116,7 @@ def test_the_loss_is_the_weighted_sum(runs: Path) -> None:
         stage = stage_of(config_of(runs, *RTE, "backbone.dropout=0", "backbone.attention_dropout=0", *options))
         torch.manual_seed(0)
         stage.module.train()
-        return float(stage.module.training_step(stage.train[0], 0))
+        return float(stage.module.step_loss(stage.train[0]))
 
     # start=teacher takes the head over, so all four see one and the same model
     base = ("distill.start.weights=teacher", "distill.start.head=teacher")
@@ -170,7 +170,7 @@ def test_rows_of_other_tasks_learn_from_the_teacher_alone(task: str, runs: Path)
     own = {name: tensor[labelled] for name, tensor in batch.items()}
     labels = module.label_loss(logits[labelled], own) * labelled.float().mean()
     answers = logits_loss(logits, module.teacher(batch).logits.float(), module.settings.logits.temperature)
-    assert torch.allclose(module.training_step(batch, 0), labels + answers)
+    assert torch.allclose(module.step_loss(batch), labels + answers)
 
 
 def test_embeddings_can_be_left_as_they_are(runs: Path) -> None:

@@ -33,7 +33,7 @@ class Toy(StageModule):
         super().__init__(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 1)), stage, STEPS, seed=1)
         self.at = at
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         self.at("train", self.global_step)
         return self.model(batch["input_ids"]).square().mean()
 

@@ -67,12 +67,7 @@ class BlockBatches(StepBatches, ABC):
         rank, world = self.shard
         # Every rank makes the whole batch: what is masked must not depend on how many devices share it.
         whole = self.batch_of(self._rows[self._order[position]], step_seed(self.seed, step, "mask"))
-        mine = shard_batch(whole, rank, world)
-        return {**mine, **self.shares(mine, whole, world)} if world > 1 else mine
-
-    def shares(self, mine: Batch, whole: Batch, world: int) -> Batch:
-        """Weights of a rank's means other than those over rows and tokens."""
-        return {}
+        return shard_batch(whole, rank, world)
 
     def fixed(self, count: int) -> list[Batch]:
         """`count` rows in fixed batches, the same whenever they are asked for: evaluation and measurements."""

@@ -15,6 +15,8 @@ from spikelm.data.tokens.encode import EncodedRows
 
 Batch = dict[str, Tensor]
 _START = "fork" if sys.platform == "linux" else "spawn"  # how workers of a loader are started
+IGNORED = -100  # the label of a token that is not predicted
+SHARE = "_share"  # the end of the names of weights
 BUCKET = 32  # batches sorted by length together: little padding, still random
 
 
@@ -62,16 +64,40 @@ def shard_batch(batch: Batch, rank: int, world: int) -> Batch:
     """A rank's rows of a batch, padded as the whole batch is, and the weights of its mean losses.
 
     Gradients are averaged over the ranks, so a mean over n of N rows counts world * n / N (`row_share`) to give the
-    whole's; one over tokens likewise (`token_share`).
+    whole's; one over tokens (`token_share`) or labelled tokens (`label_share`) likewise. What is shared out a second
+    time, among the parts of one rank, has shares already, which are multiplied.
     """
     if world == 1:
         return batch
-    rows = len(batch["input_ids"])
+    whole = {name: tensor for name, tensor in batch.items() if not name.endswith(SHARE)}
+    rows = len(whole["input_ids"])
     count = len(range(rank, rows, world))
     # Without a row of its own (the last batch of an epoch) a rank takes one that counts nothing.
-    mine = {name: tensor[rank::world] if count else tensor[:1] for name, tensor in batch.items()}
-    tokens = mine["attention_mask"].sum() / batch["attention_mask"].sum() if count else torch.tensor(0.0)
-    return {**mine, "row_share": torch.tensor(world * count / rows), "token_share": world * tokens}
+    mine = {name: tensor[rank::world] if count else tensor[:1] for name, tensor in whole.items()}
+    shares = {f"row{SHARE}": torch.tensor(world * count / rows)}
+    for name, tokens in _counted_tokens(mine).items():
+        share = world * tokens / _counted_tokens(whole)[name].clamp_min(1) if count else torch.tensor(0.0)
+        shares[f"{name}{SHARE}"] = share
+    return {**mine, **{name: share * batch.get(name, 1.0) for name, share in shares.items()}}
+
+
+def _counted_tokens(batch: Batch) -> Batch:
+    """How many tokens a batch has, and how many of them have a label."""
+    counts = {"token": batch["attention_mask"].sum()} if "attention_mask" in batch else {}
+    labels = batch.get("labels")
+    return {**counts, "label": (labels != IGNORED).sum()} if labels is not None and labels.dim() > 1 else counts
+
+
+def split_batch(batch: Batch, micro_batch: int | None, world: int = 1) -> list[Batch]:
+    """A rank's batch in parts of at most `micro_batch` rows, as many on every rank; their mean is the batch's."""
+    share = float(batch[f"row{SHARE}"]) if f"row{SHARE}" in batch else 1.0
+    rows = len(batch["input_ids"])
+    if not micro_batch:
+        return [batch]
+    # Ranks differ by a row at most: the largest says how many parts there are.
+    most = -(-round(world * rows / share) // world) if share else 1
+    parts = -(-most // micro_batch)
+    return [shard_batch(batch, part, parts) for part in range(parts)]
 
 
 class StepBatches(Dataset[Batch]):
@@ -84,13 +110,17 @@ class StepBatches(Dataset[Batch]):
         self.batch = batch
         self.shard = shard
 
-    def loader(self, start: int, total: int, workers: int) -> DataLoader[Batch]:
-        """Batches of the steps from `start` on; its length counts all `total` steps."""
+    def loader(self, start: int, total: int, workers: int, pinned: bool = False) -> DataLoader[Batch]:
+        """Batches of the steps from `start` on; its length counts all `total` steps.
+
+        `pinned` memory is copied to a GPU without anybody waiting for it.
+        """
         return DataLoader(
             self,
             sampler=_Steps(start, total),
             batch_size=None,
             num_workers=workers,
+            pin_memory=pinned,
             persistent_workers=workers > 0,
             # Named, because joblib makes its own way of starting processes the default, which cannot start these.
             multiprocessing_context=_START if workers else None,

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from spikelm.data.batches.by_step import Batch, pad
 from spikelm.data.batches.causal_blocks import CausalBatches
-from spikelm.data.batches.mlm_nsp import mask_tokens, word_share
+from spikelm.data.batches.mlm_nsp import mask_tokens
 from spikelm.data.tokens.packed import PackedDocuments
 
 
@@ -35,9 +35,6 @@ class MaskedBatches(CausalBatches):
 
     def lengths(self, rows: np.ndarray) -> np.ndarray:
         return super().lengths(rows) + len(self.last)
-
-    def shares(self, mine: Batch, whole: Batch, world: int) -> Batch:
-        return word_share(mine, whole, world)
 
     def batch_of(self, rows: np.ndarray, seed: int) -> Batch:
         """The stretches, padded and masked."""

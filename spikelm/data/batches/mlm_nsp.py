@@ -13,11 +13,10 @@ import torch
 from tokenizers import Tokenizer
 
 from spikelm.data.batches.blocks import BlockBatches
-from spikelm.data.batches.by_step import Batch, pad
+from spikelm.data.batches.by_step import IGNORED, Batch, pad
 from spikelm.data.tokens.packed import PackedDocuments
 from spikelm.errors import DataError
 
-IGNORED = -100  # the label of a token that is not predicted
 COLUMNS = 5  # of an NSP pair: start and end of a, start and end of b, label (0 = b follows a, 1 = b is a stranger)
 
 
@@ -50,9 +49,6 @@ class PretrainingBatches(BlockBatches):
     def lengths(self, rows: np.ndarray) -> np.ndarray:
         return nsp_pair_lengths(rows)
 
-    def shares(self, mine: Batch, whole: Batch, world: int) -> Batch:
-        return word_share(mine, whole, world)
-
     def batch_of(self, rows: np.ndarray, seed: int) -> Batch:
         """The pairs as one masked batch: 0 = b follows a, 1 = b is from another document."""
         all_ids = self.documents.ids
@@ -66,12 +62,6 @@ class PretrainingBatches(BlockBatches):
         types = np.zeros(len(ids), np.int8)
         types[len(a) + 2 :] = 1
         return ids, types
-
-
-def word_share(mine: Batch, whole: Batch, world: int) -> Batch:
-    """The weight of a rank's mean over masked words."""
-    masked, all_masked = ((batch["labels"] != IGNORED).sum() for batch in (mine, whole))
-    return {"word_share": world * masked / all_masked.clamp_min(1) * (mine["row_share"] > 0)}
 
 
 def mask_tokens(

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from spikelm.data.batches.by_step import Batch, EpochBatches, shard_batch
+from spikelm.data.batches.by_step import IGNORED, Batch, EpochBatches, shard_batch
 from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.data.tokens.encode import EncodedTextPairs
-
-IGNORED = -100  # the label of a place that does not count
 
 
 def text_pair_batch(data: EncodedTextPairs, rows: Sequence[int] | np.ndarray, tokenizer: TextPairTokenizer) -> Batch:
@@ -58,16 +56,7 @@ class TextPairBatches(EpochBatches):
         self.tokenizer = tokenizer
 
     def __getitem__(self, step: int) -> Batch:
-        return shard_text_pairs(text_pair_batch(self.data, self.rows(step), self.tokenizer), *self.shard)
-
-
-def shard_text_pairs(batch: Batch, rank: int, world: int) -> Batch:
-    """A rank's rows as `shard_batch` gives them, and `label_share`: what its mean loss over label tokens counts."""
-    mine = shard_batch(batch, rank, world)
-    if world == 1:
-        return mine
-    counts = (mine["labels"] != IGNORED).sum() if mine["row_share"] > 0 else torch.tensor(0)
-    return {**mine, "label_share": world * counts / (batch["labels"] != IGNORED).sum()}
+        return shard_batch(text_pair_batch(self.data, self.rows(step), self.tokenizer), *self.shard)
 
 
 def evaluation_text_pairs(data: EncodedTextPairs, tokenizer: TextPairTokenizer, batch: int) -> list[Batch]:

@@ -13,7 +13,7 @@ from spikelm.catalog.checkpoint_files import weights_folder
 from spikelm.catalog.energy import Term, encoder_terms, energy_mj, lm_head_terms, seq2seq_terms
 from spikelm.catalog.kinds import Kind
 from spikelm.config.settings.schema import Config
-from spikelm.data.batches.by_step import Batch
+from spikelm.data.batches.by_step import IGNORED, Batch
 from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.measure.generated_text import measure_plain_generation
 from spikelm.measure.trained_model import Measured
@@ -22,7 +22,7 @@ from spikelm.models.bart import SpecialTokens
 from spikelm.rivals.bertsum.bertsumabs import BertSumAbs, build_bertsum
 from spikelm.rivals.bertsum.marked_sentences import load_sentence_tokenizer
 from spikelm.training.generation import Generator
-from spikelm.training.seq2seq import IGNORED, INPUTS, PairTask, Seq2SeqModule, text_pairs_stage
+from spikelm.training.seq2seq import INPUTS, PairTask, Seq2SeqModule, text_pairs_stage
 from spikelm.training.stage import Stage
 
 
@@ -36,7 +36,7 @@ class BertSumModule(Seq2SeqModule):
 
     smoothing: float = 0.0
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         output = self.model(**{name: batch[name] for name in INPUTS}, use_cache=False)
         logits, labels = output.logits.float().flatten(0, 1), batch["labels"].flatten()
         loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, label_smoothing=self.smoothing)

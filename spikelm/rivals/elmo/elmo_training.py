@@ -55,7 +55,7 @@ def single_sentences(batch: Batch) -> tuple[Tensor, Tensor]:
 class BiLMModule(StageModule):
     """Loss = mean cross entropy of the next token + that of the token before, 1:1."""
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         losses = self.model.losses(*single_sentences(batch))
         return (losses["forward_loss"] + losses["backward_loss"]) * batch.get("token_share", 1.0)
 

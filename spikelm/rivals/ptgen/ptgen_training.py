@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from spikelm.catalog.energy import energy_mj, pointer_terms
 from spikelm.catalog.kinds import Kind
 from spikelm.config.settings.schema import Config
-from spikelm.data.batches.by_step import Batch
+from spikelm.data.batches.by_step import IGNORED, Batch
 from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.measure.generated_text import measure_plain_generation
 from spikelm.measure.trained_model import Measured
@@ -22,7 +22,8 @@ from spikelm.models.architecture import Architecture
 from spikelm.rivals.ptgen.pointer_generator import PointerConfig, PointerGenerator, coverage_loss
 from spikelm.rivals.ptgen.words import known_words, load_word_tokenizer
 from spikelm.training.generation import Generator
-from spikelm.training.seq2seq import IGNORED, INPUTS, PairTask, Seq2SeqModule, text_pairs_stage
+from spikelm.training.modules import StepBatch
+from spikelm.training.seq2seq import INPUTS, PairTask, Seq2SeqModule, text_pairs_stage
 from spikelm.training.stage import Stage
 
 PARTS = ("encoder", "cell", "query", "score", "out", "lm_head")
@@ -38,13 +39,14 @@ class PointerModule(Seq2SeqModule):
 
     coverage: float = 0.0  # weight of the coverage loss
     coverage_from: float = 1.0
+    idle_parameters = True  # what attends to coverage, before that phase
 
     def token_loss(self, logits: Tensor, batch: Batch) -> Tensor:
         columns = self.model.label_columns(batch["labels"].clamp_min(0), batch["input_ids"])
         columns = torch.where(batch["labels"] == IGNORED, IGNORED, columns)
         return F.nll_loss(logits.float().flatten(0, 1), columns.flatten(), ignore_index=IGNORED)
 
-    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+    def on_train_batch_start(self, batch: StepBatch, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
         self._cover()
 
@@ -56,7 +58,7 @@ class PointerModule(Seq2SeqModule):
         """Kept in the model's config, so that a saved model attends as it was trained to."""
         self.model.config.covering = bool(self.coverage) and self.global_step >= self.coverage_from * self.total
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         output = self.model(**{name: batch[name] for name in INPUTS})
         loss = self.token_loss(output.logits, batch)
         if self.model.config.covering:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 
 from spikelm.config.settings.running import TrainerConfig
@@ -19,12 +20,12 @@ from spikelm.spiking.sites import ARCHITECTURES, BERT
 def accelerated(model: Any, config: TrainerConfig) -> Iterator[None]:
     """Train inside; what is measured afterwards sees the model as it was, every product of it in sight."""
     spiking = list(neurons(model))
-    compiled = config.compile in ("neurons", "model") and can_compile()
-    compiled_blocks = blocks(model) if compiled and config.compile == "model" else []
+    parts = compiled_parts(config, model.device)
+    compiled_blocks = blocks(model) if parts == "model" else []
     if config.activation_checkpointing:
         _checkpoint(model)
     for neuron in spiking:
-        neuron.compiled = compiled
+        neuron.compiled = parts != "off"
     for block in compiled_blocks:
         # the draws of dropout are torch's own, so that only rounding tells a compiled run from another
         block.compile(dynamic=True, fullgraph=True, options={"fallback_random": True}, **RECOMPILE)
@@ -37,6 +38,14 @@ def accelerated(model: Any, config: TrainerConfig) -> Iterator[None]:
             block._compiled_call_impl = None
         if config.activation_checkpointing:
             model.gradient_checkpointing_disable()
+
+
+def compiled_parts(config: TrainerConfig, device: torch.device) -> str:
+    """What is compiled: as `trainer.compile` says, where a compiler is there; auto is neurons on a GPU, else off."""
+    asked = config.compile
+    if asked == "auto":
+        asked = "neurons" if device.type == "cuda" else "off"
+    return asked if asked != "off" and can_compile() else "off"
 
 
 def blocks(model: Any) -> list[nn.Module]:

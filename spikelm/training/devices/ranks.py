@@ -65,6 +65,18 @@ def join(ranks: Ranks, meeting: str) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // ranks.local_world))
 
 
+def training_device(accelerator: str, ranks: Ranks) -> torch.device:
+    """Where this rank trains: its own GPU, else the CPU (Lightning moves a model to the chips of other makers)."""
+    if accelerator in ("cpu", "mps") or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", ranks.local_rank)
+
+
+def on_device(batch: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """The batch's tensors on a device."""
+    return {name: tensor.to(device) for name, tensor in batch.items()}
+
+
 def leave() -> None:
     """No longer one of the ranks."""
     global _control
@@ -88,6 +100,15 @@ def first_rank_first(ranks: Ranks) -> Iterator[None]:
     yield
     if ranks.world > 1 and ranks.first:
         dist.barrier(group=_control)
+
+
+def largest(*numbers: int) -> list[int]:
+    """The largest of each number over all ranks, so that all of them decide alike; no GPU is waited for."""
+    if _control is None:
+        return list(numbers)
+    each = torch.tensor(numbers)
+    dist.all_reduce(each, dist.ReduceOp.MAX, group=_control)
+    return [int(number) for number in each]
 
 
 def summed(tensor: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ class GeneralModule(StageModule):
         means = [(states.hidden_states[-1] * mask[..., None]).sum(1) for states in (output, goal)]
         return layers, F.cosine_similarity(*means)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         layers, rows = self.losses(batch)[0], len(batch["input_ids"])
         loss = representation_loss(layers, rows) if self.by_rows else torch.stack(layers).mean()
         return loss * batch.get("token_share", 1.0)
@@ -126,7 +126,7 @@ class StudentModule(GlueModule):
         looked = {"scores": settings.losses.scores, "relations": settings.losses.relations}
         self.projections = {name: Projections(model, rounded=name == "scores") for name, on in looked.items() if on}
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         settings = self.settings
         batch, clean = self.noisy(batch)
         goal = self.teacher(batch)
@@ -214,11 +214,11 @@ class ImitatingPretrainModule(PretrainModule):
         super().__init__(model, stage, total, seed)
         self.teacher = teacher
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def step_loss(self, batch: Batch) -> Tensor:
         losses = self.losses(batch, states=True)
         goal = self.teacher(batch)
         states = torch.stack(hidden_losses(losses["states"], goal.hidden_states, batch["attention_mask"], scaled=False))
         order = logits_loss(losses["order"], goal.seq_relationship_logits.float(), 1.0, "soft")
-        words, rows = batch.get("word_share", 1.0), batch.get("row_share", 1.0)  # of several devices
+        words, rows = batch.get("label_share", 1.0), batch.get("row_share", 1.0)  # of several devices
         own = losses["mlm_loss"] * words + losses["nsp_loss"] * rows
         return own + states.mean() * batch.get("token_share", 1.0) + order * rows
