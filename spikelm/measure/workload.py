@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from spikelm.catalog.energy import Term, lm_head_terms, seq2seq_terms
 from spikelm.catalog.kinds import kind_of, plain_terms, spiking_terms
-from spikelm.config.devices import device_count
+from spikelm.config.devices import device_count, device_memory
 from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.config.settings.schema import Config
 
 FLOAT = 4  # bytes
+USABLE_MEMORY = 0.9  # of a device: the rest is for its context, the libraries' work space and fragmentation
 
 
 def parameter_count(size: BackboneConfig, pretraining: bool, num_labels: int = 2) -> int:
@@ -74,10 +75,47 @@ def row_flops(config: Config) -> int:
     return 6 * (config.time_steps * stacks + head) + (2 * (stacks + head) if asked else 0)
 
 
-def training_memory_gb(config: Config, parameters: int) -> float:
-    """Of one device, rough: weights, gradients and Adam's two moments, plus what the backward of every layer keeps."""
+@dataclass(frozen=True)
+class Share:
+    """One device's part of a batch, and in how many parts it is computed."""
+
+    rows: int  # of one device's part of a batch
+    micro_batch: int  # computed at a time
+    accumulate: int  # parts per step
+    memory_gb: float | None  # estimate with that micro batch; None where only the built model can tell
+    fits: bool | None  # None where the memory of the device is not known
+
+
+def device_share(config: Config) -> Share:
+    """The rows of one device: as many at a time as `trainer.micro_batch` says, else as many as its memory holds."""
+    rows = -(-config.stage.batch // device_count(config))
+    parameters, memory = trained_parameters(config), device_memory(config)
+    if parameters is None:
+        micro_batch = min(rows, config.trainer.micro_batch or rows)
+        return Share(rows, micro_batch, -(-rows // micro_batch), None, None)
+
+    def share(micro_batch: int) -> Share:
+        estimate = training_memory_gb(config, parameters, micro_batch)
+        fits = None if memory is None else estimate <= USABLE_MEMORY * memory
+        return Share(rows, micro_batch, -(-rows // micro_batch), estimate, fits)
+
+    if config.trainer.micro_batch:
+        return share(min(rows, config.trainer.micro_batch))
+    shares = (share(-(-rows // parts)) for parts in range(1, rows + 1))
+    return next((fitting for fitting in shares if fitting.fits is not False), share(1))
+
+
+def trained_parameters(config: Config) -> int | None:
+    """Parameters of the model that this run trains; None of a kind that is counted when it is built."""
+    if kind_of(config.backbone).parameters is None:
+        return None
+    labels = len(config.task.labels) if config.task.kind == "classification" else 1
+    return parameter_count(_trained(config), config.task.kind == "pretrain", labels)
+
+
+def training_memory_gb(config: Config, parameters: int, rows: int) -> float:
+    """Of one device that computes `rows` at a time, rough: weights, gradients, moments, what every layer keeps."""
     size, stage, T = config.backbone, config.stage, config.time_steps
-    rows = -(-stage.batch // device_count(config))
     if config.task.kind != "seq2seq":
         kept = config.depth * T * rows * stage.max_length * _layer_floats(config, stage.max_length)
         return (4 * parameters + kept) * FLOAT / 1e9

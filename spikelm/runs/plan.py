@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rich import box
@@ -11,18 +11,17 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.catalog.energy import ceiling_mj, energy_mj
-from spikelm.catalog.kinds import kind_of
 from spikelm.config.devices import device_count
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.stages import StageConfig
 from spikelm.measure.workload import (
+    device_share,
     generated_terms,
     head_terms,
     measured_terms,
-    parameter_count,
     row_flops,
     row_tokens,
-    training_memory_gb,
+    trained_parameters,
 )
 from spikelm.runs.experiment import open_run
 from spikelm.runs.labels import title
@@ -91,18 +90,17 @@ def planned_steps(config: Config) -> int | None:
 def make_plan(config: Config) -> Plan:
     """Size and work of the config's own run."""
     stage, pairs = config.stage, config.task.kind == "seq2seq"
-    if kind_of(config.backbone).parameters is None:  # its size and work are known when its model is built
+    parameters = trained_parameters(config)
+    if parameters is None:  # its size and work are known when its model is built
         steps = planned_steps(config)
         return Plan(None, steps, steps * stage.batch * row_tokens(config) if steps else None, None, None, None, None)
-    labels = len(config.task.labels) if config.task.kind == "classification" else 1
-    parameters = parameter_count(replace(config.backbone, layers=config.depth), config.task.kind == "pretrain", labels)
     steps, counted = planned_steps(config), measured_terms(config)
     return Plan(
         parameters=parameters,
         steps=steps,
         tokens=steps * stage.batch * row_tokens(config) if steps else None,
         flops=row_flops(config) * stage.batch * steps if steps else None,
-        memory_gb=training_memory_gb(config, parameters),
+        memory_gb=device_share(config).memory_gb,
         energy_ann_mj=energy_mj(counted),
         energy_ceiling_mj=ceiling_mj(measured_terms(config, spiking=True), config.time_steps) if config.fires else None,
         energy_generated_mj=energy_mj(generated_terms(config)) if pairs else None,
