@@ -14,12 +14,12 @@ from torch.nn import functional as F
 from spikelm.config.settings.stages import StageConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.data.batches.by_step import Batch, step_seed
-from spikelm.data.batches.mlm_nsp import IGNORED
 from spikelm.measure.metrics import compute_metrics, glue_metrics, update_metrics
 from spikelm.training.amplitudes import forget_amplitudes
 from spikelm.training.devices.ranks import summed
 from spikelm.training.devices.sharding import shard
 from spikelm.training.optimization import optimizer_and_schedule
+from spikelm.training.places import places, rows_at, with_places
 
 FOLLOWED = 10  # steps between amplitudes that follow the weights (stage.amplitudes.follow)
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
@@ -30,6 +30,7 @@ class StageModule(L.LightningModule):
 
     model: Any  # transformers' classes, spiking or not
     sharded = False  # set by trainer.strategy=fsdp
+    counted: tuple[str, ...] = ()  # the places that its losses read (places.py)
 
     def __init__(self, model: nn.Module, stage: StageConfig, total: int, seed: int) -> None:
         super().__init__()
@@ -45,6 +46,9 @@ class StageModule(L.LightningModule):
         if self.sharded:
             shard(self, self.device_mesh)
             self.sharded = False  # once: an evaluation after the fit comes here again
+
+    def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        return with_places(batch, self.counted)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         seed = step_seed(self.seed, self.global_step, f"dropout {self.global_rank}")
@@ -75,13 +79,15 @@ class StageModule(L.LightningModule):
 class MaskedModule(StageModule):
     """Loss = cross entropy of the masked tokens alone, as RoBERTa is pretrained."""
 
+    counted: tuple[str, ...] = ("label_places",)
+
     def sums(self, batch: Batch) -> Tensor:
         """The sum of the masked tokens' losses, how many of them are right, and how many there are."""
-        chosen = batch["labels"] != IGNORED
-        targets = batch["labels"][chosen]
-        words = self.model(**{name: batch[name] for name in INPUTS}).logits[chosen].float()
-        right = (words.argmax(-1) == targets).sum()
-        return torch.stack([F.cross_entropy(words, targets, reduction="sum"), right.float(), chosen.sum().float()])
+        chosen = places(batch, "label_places")
+        targets = rows_at(batch["labels"], chosen)
+        words = rows_at(self.model(**{name: batch[name] for name in INPUTS}).logits, chosen).float()
+        right, count = (words.argmax(-1) == targets).sum(), words.new_full((), len(chosen))
+        return torch.stack([F.cross_entropy(words, targets, reduction="sum"), right.float(), count])
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         loss, _, count = self.sums(batch)
@@ -101,22 +107,24 @@ class MaskedModule(StageModule):
 class PretrainModule(StageModule):
     """Loss = cross entropy of the masked tokens + cross entropy of the next sentence, 1:1."""
 
+    counted: tuple[str, ...] = ("label_places",)
+
     def losses(self, batch: Batch, states: bool = False) -> dict[str, Any]:
         """Both losses and how much was right; the vocabulary's matmul runs on masked positions only.
 
         With `states` also the hidden states and the next sentence's logits.
         """
         output = self.model.base_model(**{name: batch[name] for name in INPUTS}, output_hidden_states=states)
-        chosen = batch["labels"] != IGNORED
-        targets = batch["labels"][chosen]
-        words = self.model.cls.predictions(output.last_hidden_state[chosen])
+        chosen = places(batch, "label_places")
+        targets = rows_at(batch["labels"], chosen)
+        words = self.model.cls.predictions(rows_at(output.last_hidden_state, chosen))
         order = self.model.cls.seq_relationship(output.pooler_output)
         return {
             "mlm_loss": F.cross_entropy(words.float(), targets, reduction="sum") / max(1, targets.numel()),
             "nsp_loss": F.cross_entropy(order.float(), batch["next_sentence_label"]),
             "mlm_right": (words.argmax(-1) == targets).sum(),
             "nsp_right": (order.argmax(-1) == batch["next_sentence_label"]).sum(),
-            "mlm_count": chosen.sum(),
+            "mlm_count": targets.new_full((), len(chosen)),
             **({"states": output.hidden_states, "order": order.float()} if states else {}),
         }
 
@@ -129,7 +137,7 @@ class PretrainModule(StageModule):
         self._seen: list[dict[str, Tensor]] = []
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        rows = torch.tensor(len(batch["input_ids"]), device=self.device)
+        rows = torch.full((), len(batch["input_ids"]), device=self.device)
         self._seen.append({**self.losses(batch), "rows": rows})
 
     def on_validation_epoch_end(self) -> None:

@@ -42,6 +42,7 @@ from spikelm.training.distill.losses import attention_losses, hidden_losses, lay
 from spikelm.training.generation import Generator, ProgressLines, Split
 from spikelm.training.modules import StageModule
 from spikelm.training.optimization import total_steps
+from spikelm.training.places import places, rows_at
 from spikelm.training.stage import Stage, Texts, announced, cache_of
 
 EVALUATION_BATCH = 32
@@ -96,6 +97,8 @@ class Seq2SeqStudent(Seq2SeqModule):
     Hidden states: encoder and decoder; maps: encoder, decoder and cross attention, a mean over each list's layers.
     """
 
+    counted: tuple[str, ...] = ("token_places", "label_places")
+
     def __init__(self, *args: Any, teacher: Callable[[Batch], Any], settings: DistillConfig) -> None:
         super().__init__(*args)
         self.teacher = teacher
@@ -113,10 +116,11 @@ class Seq2SeqStudent(Seq2SeqModule):
 
     def parts(self, output: Any, goal: Any, batch: Batch) -> list[tuple[float, Tensor, str]]:
         """Weight, loss and the share that weighs it on several devices, of what comes from the teacher."""
-        settings, target = self.settings, batch["labels"] != IGNORED
+        settings = self.settings
+        source, target = places(batch, "token_places"), places(batch, "label_places")
         parts: list[tuple[float, Tensor, str]] = []
         if settings.losses.logits:
-            ours, theirs = output.logits[target].float(), goal.logits[target].float()
+            ours, theirs = (rows_at(side.logits, target).float() for side in (output, goal))
             if settings.logits.loss == "mse":
                 parts.append((settings.losses.logits, F.mse_loss(ours, theirs), "label_share"))
             else:
@@ -125,16 +129,16 @@ class Seq2SeqStudent(Seq2SeqModule):
                 )
         states = partial(hidden_losses, scaled=settings.states.scaled)
         lists: list[tuple[float, Callable[..., list[Tensor]], str, Tensor, str]] = [
-            (settings.losses.hidden, states, "encoder_hidden_states", batch["attention_mask"], "token_share"),
+            (settings.losses.hidden, states, "encoder_hidden_states", source, "token_share"),
             (settings.losses.hidden, states, "decoder_hidden_states", target, "label_share"),
-            (settings.losses.attention, attention_losses, "encoder_attentions", batch["attention_mask"], "token_share"),
+            (settings.losses.attention, attention_losses, "encoder_attentions", source, "token_share"),
             (settings.losses.attention, attention_losses, "decoder_attentions", target, "label_share"),
             (settings.losses.attention, attention_losses, "cross_attentions", target, "label_share"),
         ]
-        for weight, losses, name, mask, share in lists:
+        for weight, losses, name, real, share in lists:
             if weight:
                 # the embeddings, first of the hidden states, are the teacher's at the start and trained like the rest
-                layers = losses(output[name], goal[name], mask)
+                layers = losses(output[name], goal[name], real)
                 weights = layer_weights(settings, len(layers), self.global_step / self.total)
                 parts.append((weight, weighted(layers, weights), share))
         return parts

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from spikelm.config.settings.distill import DistillConfig
+from spikelm.training.places import replaceable, rows_at
 
 
 def logits_loss(student: Tensor, teacher: Tensor, temperature: float, kind: str = "kl") -> Tensor:
@@ -28,17 +29,16 @@ def logits_loss(student: Tensor, teacher: Tensor, temperature: float, kind: str 
 
 
 def hidden_losses(
-    student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor, scaled: bool = True
+    student: Sequence[Tensor], teacher: Sequence[Tensor], real: Tensor | None, scaled: bool = True
 ) -> list[Tensor]:
     """For each layer mean (s - t)^2 / var(t) over the real tokens: the share of the teacher that is not explained.
 
-    Not `scaled` it is the plain squared error.
+    `real` are their places, None for all tokens. Not `scaled` it is the plain squared error.
     """
-    real = mask.bool()
     losses = []
     for ours, theirs in zip(student, teacher, strict=True):
-        goal = theirs[real].float()
-        error = F.mse_loss(ours[real].float(), goal)
+        states, goal = ((x if real is None else rows_at(x, real)).float() for x in (ours, theirs))
+        error = F.mse_loss(states, goal)
         losses.append(error / goal.var() if scaled else error)
     return losses
 
@@ -53,13 +53,15 @@ def embedding_loss(student: Tensor, teacher: Tensor) -> Tensor:
     return F.mse_loss(student.float(), teacher.float())
 
 
-def attention_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
-    """For each layer the squared error of the maps (B, heads, n, n), summed over keys, mean over heads and queries."""
-    real = mask.bool()
+def attention_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], real: Tensor) -> list[Tensor]:
+    """For each layer the squared error of the maps (B, heads, n, n), summed over keys, mean over heads and queries.
+
+    `real` are the places of the queries that count.
+    """
     losses = []
     for ours, theirs in zip(student, teacher, strict=True):
         error = (ours.float() - theirs.float()).square().sum(-1).mean(1)  # what pads attend to does not count
-        losses.append(error[real].mean())
+        losses.append(rows_at(error, real).mean())
     return losses
 
 
@@ -121,20 +123,16 @@ def weighted(losses: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     return torch.stack([weight * loss for weight, loss in zip(weights, losses, strict=True) if weight]).sum()
 
 
-def perturb(ids: Tensor, mask: Tensor, share: float) -> tuple[Tensor, Tensor]:
+def perturb(ids: Tensor, mask: Tensor, share: float, words: Tensor) -> tuple[Tensor, Tensor]:
     """Other tokens of the batch in place of a `share` of those of half the rows, and which rows are still clean.
 
     A teacher can be asked about any text: few training rows become as many as there are steps. Each row's first
-    token and every token like its last ([CLS] and [SEP]) stay.
+    token and every token like its last ([CLS] and [SEP]) stay. `words` are the places of the others.
     """
     rows = len(ids)
     clean = torch.rand(rows, device=ids.device) < 0.5
-    last = ids.gather(1, mask.sum(1, keepdim=True) - 1)
-    words = mask.bool() & (ids != last)
-    words[:, 0] = False
-    pool = ids[words]
-    if not len(pool):
+    if not len(words):
         return ids, torch.ones_like(clean)
-    drawn = pool[torch.randint(len(pool), ids.shape, device=ids.device)]
-    replaced = words & (torch.rand(ids.shape, device=ids.device) < share) & ~clean[:, None]
+    drawn = rows_at(ids, words)[torch.randint(len(words), ids.shape, device=ids.device)]
+    replaced = replaceable(ids, mask) & (torch.rand(ids.shape, device=ids.device) < share) & ~clean[:, None]
     return torch.where(replaced, drawn, ids), clean

@@ -29,6 +29,7 @@ from spikelm.training.distill.losses import (
 )
 from spikelm.training.distill.projections import Projections
 from spikelm.training.modules import INPUTS, GlueModule, PretrainModule, StageModule
+from spikelm.training.places import places
 
 
 class Teacher:
@@ -55,9 +56,14 @@ def wanted(attention: bool) -> dict[str, bool]:
     return {"output_hidden_states": True, "output_attentions": attention}
 
 
-def imitated(model: Any, mask: Tensor) -> Tensor:
-    """The tokens whose states are compared: the real ones, or all where the student knows no mask."""
-    return mask if getattr(model.config, "mask", True) else torch.ones_like(mask)
+def knows_mask(model: Any) -> bool:
+    """Whether the states of pads are left out; a student that knows no mask imitates them as well."""
+    return bool(getattr(model.config, "mask", True))
+
+
+def imitated(model: Any, batch: Batch) -> Tensor | None:
+    """The places of the tokens whose states are compared: the real ones, or None for all."""
+    return places(batch, "token_places") if knows_mask(model) else None
 
 
 class GeneralModule(StageModule):
@@ -65,6 +71,8 @@ class GeneralModule(StageModule):
 
     A student made of its teacher has the same embeddings: they are frozen.
     """
+
+    counted: tuple[str, ...] = ("token_places",)
 
     def __init__(
         self, model: Any, teacher: Teacher, settings: DistillConfig, stage: StageConfig, total: int, seed: int
@@ -81,8 +89,9 @@ class GeneralModule(StageModule):
         """The loss of each layer, and the cosine of the two models' mean states, sentence by sentence."""
         goal = self.teacher(batch)
         output = self.model(**{name: batch[name] for name in INPUTS}, **wanted(False))
-        mask = imitated(self.model, batch["attention_mask"])
-        layers = hidden_losses(output.hidden_states[1:], goal.hidden_states[1:], mask, scaled=not self.by_rows)
+        real = imitated(self.model, batch)
+        layers = hidden_losses(output.hidden_states[1:], goal.hidden_states[1:], real, scaled=not self.by_rows)
+        mask = batch["attention_mask"] if knows_mask(self.model) else torch.ones_like(batch["attention_mask"])
         means = [(states.hidden_states[-1] * mask[..., None]).sum(1) for states in (output, goal)]
         return layers, F.cosine_similarity(*means)
 
@@ -123,6 +132,7 @@ class StudentModule(GlueModule):
         super().__init__(model, task, stage, total, seed)
         self.teacher = teacher
         self.settings = settings
+        self.counted = ("token_places", "word_places") if settings.rows.noise else ("token_places",)
         looked = {"scores": settings.losses.scores, "relations": settings.losses.relations}
         self.projections = {name: Projections(model, rounded=name == "scores") for name, on in looked.items() if on}
 
@@ -151,7 +161,8 @@ class StudentModule(GlueModule):
         settings = self.settings
         clean = batch["labels"] >= 0 if settings.rows.other_tasks else None  # not-a-number is not, either
         if settings.rows.noise:
-            ids, unchanged = perturb(batch["input_ids"], batch["attention_mask"], settings.rows.noise)
+            words = places(batch, "word_places")
+            ids, unchanged = perturb(batch["input_ids"], batch["attention_mask"], settings.rows.noise, words)
             batch = {**batch, "input_ids": ids}
             clean = unchanged if clean is None else clean & unchanged
         return batch, clean
@@ -162,9 +173,9 @@ class StudentModule(GlueModule):
         layers = layer_weights(settings, len(output.hidden_states) - 1, self.progress)
         teacher: Any = self.teacher
         if settings.losses.hidden:
-            loss = loss + settings.losses.hidden * tokens * self.states_loss(output, goal, mask, layers)
+            loss = loss + settings.losses.hidden * tokens * self.states_loss(output, goal, batch, layers)
         if settings.losses.attention:
-            maps = attention_losses(output.attentions, goal.attentions, mask)
+            maps = attention_losses(output.attentions, goal.attentions, places(batch, "token_places"))
             loss = loss + settings.losses.attention * tokens * weighted(maps, layers)
         if settings.losses.words:
             words, goals = (model.get_input_embeddings().weight for model in (self.model, teacher.model))
@@ -177,18 +188,18 @@ class StudentModule(GlueModule):
             loss = loss + settings.losses.relations * tokens * torch.stack(relation_losses(ours, theirs, mask)).sum()
         return loss
 
-    def states_loss(self, output: Any, goal: Any, mask: Tensor, layers: Sequence[float]) -> Tensor:
+    def states_loss(self, output: Any, goal: Any, batch: Batch, layers: Sequence[float]) -> Tensor:
         """The loss of the hidden states, with the embeddings' output where it is asked for."""
         settings = self.settings
         first = 0 if settings.states.embeddings else 1
         ours, theirs = output.hidden_states[first:], goal.hidden_states[first:]
         if settings.losses.relations:  # BiBERT matches directions here too
-            real = mask[..., None]
+            real = batch["attention_mask"][..., None]
             states = [direction_loss(s * real, t * real) for s, t in zip(ours, theirs, strict=True)]
         else:
-            states = hidden_losses(ours, theirs, imitated(self.model, mask), settings.states.scaled)
+            states = hidden_losses(ours, theirs, imitated(self.model, batch), settings.states.scaled)
         if settings.states.reduction == "rows":
-            return representation_loss(states, len(mask))
+            return representation_loss(states, len(batch["input_ids"]))
         return self.over_layers(states, layers)
 
     def over_layers(self, losses: Sequence[Tensor], layers: Sequence[float]) -> Tensor:
@@ -201,14 +212,18 @@ class StudentModule(GlueModule):
         """The labels' loss of the rows that have one and were left as they are, as a share of all."""
         if clean is None:
             return self.label_loss(logits, batch)
-        if not clean.any():
-            return logits.sum() * 0.0
-        kept = {**batch, "labels": batch["labels"][clean]}
-        return self.label_loss(logits[clean], kept) * clean.float().mean()
+        labels = torch.where(clean, batch["labels"], 0)  # what other rows have may be no label
+        if self.task.kind == "regression":
+            each = F.mse_loss(logits.squeeze(-1), labels, reduction="none")
+        else:
+            each = F.cross_entropy(logits, labels, reduction="none")
+        return (each * clean).mean() * batch.get("row_share", 1.0)
 
 
 class ImitatingPretrainModule(PretrainModule):
     """Loss = MLM + NSP + mean of |s - t|^2 over embeddings and layers + soft cross entropy of NSP, as BiPFT has it."""
+
+    counted: tuple[str, ...] = ("label_places", "token_places")
 
     def __init__(self, model: nn.Module, teacher: Teacher, stage: StageConfig, total: int, seed: int) -> None:
         super().__init__(model, stage, total, seed)
@@ -217,7 +232,8 @@ class ImitatingPretrainModule(PretrainModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         losses = self.losses(batch, states=True)
         goal = self.teacher(batch)
-        states = torch.stack(hidden_losses(losses["states"], goal.hidden_states, batch["attention_mask"], scaled=False))
+        real = places(batch, "token_places")
+        states = torch.stack(hidden_losses(losses["states"], goal.hidden_states, real, scaled=False))
         order = logits_loss(losses["order"], goal.seq_relationship_logits.float(), 1.0, "soft")
         words, rows = batch.get("word_share", 1.0), batch.get("row_share", 1.0)  # of several devices
         own = losses["mlm_loss"] * words + losses["nsp_loss"] * rows
