@@ -11,12 +11,15 @@ from torch.nn import functional as F
 from spikelm.data.batches.by_step import Batch
 from spikelm.training.devices.ranks import summed
 from spikelm.training.modules import StageModule
+from spikelm.training.places import places, rows_at
 
 
-def next_token_losses(logits: Tensor, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum over the real tokens but the first of -log p(token | those before), and how many are the likeliest."""
-    real = mask[:, 1:].bool()
-    predicted, wanted = logits[:, :-1][real].float(), ids[:, 1:][real]
+def next_token_losses(logits: Tensor, ids: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum over the real tokens but the first of -log p(token | those before), and how many are the likeliest.
+
+    `before` are the places of the tokens that a real one follows.
+    """
+    predicted, wanted = rows_at(logits, before).float(), rows_at(ids, before + 1)
     return F.cross_entropy(predicted, wanted, reduction="sum"), (predicted.argmax(-1) == wanted).sum()
 
 
@@ -28,6 +31,8 @@ def max_logit_loss(logits: Tensor, weight: float) -> Tensor:
 class CausalModule(StageModule):
     """Loss = mean cross entropy of the next token (+ a small weight on the largest logits, of RWKV)."""
 
+    counted: tuple[str, ...] = ("next_places",)
+
     def logits(self, batch: Batch) -> Tensor:
         logits: Tensor = self.model(
             input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False
@@ -36,8 +41,8 @@ class CausalModule(StageModule):
 
     def step_loss(self, batch: Batch) -> Tensor:
         logits = self.logits(batch)
-        total, _ = next_token_losses(logits, batch["input_ids"], batch["attention_mask"])
-        loss = total / batch["attention_mask"][:, 1:].sum().clamp_min(1)
+        before = places(batch, "next_places")
+        loss = next_token_losses(logits, batch["input_ids"], before)[0] / max(1, len(before))
         if pull := getattr(self.model.config, "max_logit_l2", 0.0):
             loss = loss + max_logit_loss(logits, pull)
         return loss * batch.get("token_share", 1.0)
@@ -47,8 +52,9 @@ class CausalModule(StageModule):
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         logits = self.logits(batch)
-        total, right = next_token_losses(logits, batch["input_ids"], batch["attention_mask"])
-        self._seen += torch.stack([total.double(), right.double(), batch["attention_mask"][:, 1:].sum().double()])
+        before = places(batch, "next_places")
+        total, right = next_token_losses(logits, batch["input_ids"], before)
+        self._seen += torch.stack([total.double(), right.double(), total.new_full((), len(before)).double()])
 
     def on_validation_epoch_end(self) -> None:
         total, right, tokens = summed(self._seen).tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 import lightning as L
@@ -14,12 +14,13 @@ from torch.optim import Optimizer
 
 from spikelm.config.settings.stages import StageConfig
 from spikelm.config.settings.task import TaskConfig
-from spikelm.data.batches.by_step import IGNORED, Batch, split_batch, step_seed
+from spikelm.data.batches.by_step import Batch, split_batch, step_seed
 from spikelm.measure.metrics import compute_metrics, glue_metrics, update_metrics
 from spikelm.training.amplitudes import forget_amplitudes
 from spikelm.training.devices.ranks import summed
 from spikelm.training.devices.sharding import shard
 from spikelm.training.optimization import optimizer_and_schedule
+from spikelm.training.places import places, rows_at, with_places
 
 FOLLOWED = 10  # steps between amplitudes that follow the weights (stage.amplitudes.follow)
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
@@ -44,6 +45,7 @@ class StageModule(L.LightningModule):
     sharded = False  # set by trainer.strategy=fsdp
     idle_parameters = False  # whether some parameter is left out of some steps, which DDP has to be told
     micro_batch: int | None = None  # rows that are computed at a time; None: all of this rank's
+    counted: tuple[str, ...] = ()  # the places that its losses read (places.py)
 
     def __init__(self, model: nn.Module, stage: StageConfig, total: int, seed: int) -> None:
         super().__init__()
@@ -67,12 +69,12 @@ class StageModule(L.LightningModule):
     def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Any:
         """Cut a training batch into its parts: here, on the CPU, where nothing waits for a device."""
         if not self.trainer.training:
-            return batch
+            return with_places(batch, self.counted)
         parts = split_batch(batch, self.micro_batch, self.trainer.world_size)
-        cut = StepBatch(parts=parts)
+        step = StepBatch(parts=[with_places(part, self.counted) for part in parts])
         if len(parts) > 1 and self._amplitudes_are_due():
-            cut["whole"] = batch
-        return cut
+            step["whole"] = with_places(batch, self.counted)
+        return step
 
     def training_step(self, batch: StepBatch, batch_idx: int) -> Tensor:
         """The loss of a step. Of several parts all but the last are gone through backwards here, Lightning's is last.
@@ -82,6 +84,7 @@ class StageModule(L.LightningModule):
         *before, last = batch["parts"]
         if self.micro_batch is not None:
             self.optimizers(use_pl_optimizer=False).zero_grad()  # type: ignore[union-attr]
+        self.look_ahead(batch["parts"])
         if not before:
             return self.step_loss(last)
         if "whole" in batch:
@@ -90,6 +93,9 @@ class StageModule(L.LightningModule):
         count = len(batch["parts"])
         done = [self._part_backward(part, count) for part in before]
         return self.step_loss(last) / count + torch.stack(done).sum()
+
+    def look_ahead(self, parts: Sequence[Batch]) -> None:
+        """Find out what a loss has to know of all parts before it sees the first; most need nothing."""
 
     def _part_backward(self, part: Batch, count: int) -> Tensor:
         """Add a part's gradients to those of the parts before it; its loss, of which nothing more is learned."""
@@ -137,13 +143,15 @@ class StageModule(L.LightningModule):
 class MaskedModule(StageModule):
     """Loss = cross entropy of the masked tokens alone, as RoBERTa is pretrained."""
 
+    counted: tuple[str, ...] = ("label_places",)
+
     def sums(self, batch: Batch) -> Tensor:
         """The sum of the masked tokens' losses, how many of them are right, and how many there are."""
-        chosen = batch["labels"] != IGNORED
-        targets = batch["labels"][chosen]
-        words = self.model(**{name: batch[name] for name in INPUTS}).logits[chosen].float()
-        right = (words.argmax(-1) == targets).sum()
-        return torch.stack([F.cross_entropy(words, targets, reduction="sum"), right.float(), chosen.sum().float()])
+        chosen = places(batch, "label_places")
+        targets = rows_at(batch["labels"], chosen)
+        words = rows_at(self.model(**{name: batch[name] for name in INPUTS}).logits, chosen).float()
+        right, count = (words.argmax(-1) == targets).sum(), words.new_full((), len(chosen))
+        return torch.stack([F.cross_entropy(words, targets, reduction="sum"), right.float(), count])
 
     def step_loss(self, batch: Batch) -> Tensor:
         loss, _, count = self.sums(batch)
@@ -163,22 +171,24 @@ class MaskedModule(StageModule):
 class PretrainModule(StageModule):
     """Loss = cross entropy of the masked tokens + cross entropy of the next sentence, 1:1."""
 
+    counted: tuple[str, ...] = ("label_places",)
+
     def losses(self, batch: Batch, states: bool = False) -> dict[str, Any]:
         """Both losses and how much was right; the vocabulary's matmul runs on masked positions only.
 
         With `states` also the hidden states and the next sentence's logits.
         """
         output = self.model.base_model(**{name: batch[name] for name in INPUTS}, output_hidden_states=states)
-        chosen = batch["labels"] != IGNORED
-        targets = batch["labels"][chosen]
-        words = self.model.cls.predictions(output.last_hidden_state[chosen])
+        chosen = places(batch, "label_places")
+        targets = rows_at(batch["labels"], chosen)
+        words = self.model.cls.predictions(rows_at(output.last_hidden_state, chosen))
         order = self.model.cls.seq_relationship(output.pooler_output)
         return {
             "mlm_loss": F.cross_entropy(words.float(), targets, reduction="sum") / max(1, targets.numel()),
             "nsp_loss": F.cross_entropy(order.float(), batch["next_sentence_label"]),
             "mlm_right": (words.argmax(-1) == targets).sum(),
             "nsp_right": (order.argmax(-1) == batch["next_sentence_label"]).sum(),
-            "mlm_count": chosen.sum(),
+            "mlm_count": targets.new_full((), len(chosen)),
             **({"states": output.hidden_states, "order": order.float()} if states else {}),
         }
 
@@ -191,7 +201,7 @@ class PretrainModule(StageModule):
         self._seen: list[dict[str, Tensor]] = []
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        rows = torch.tensor(len(batch["input_ids"]), device=self.device)
+        rows = torch.full((), len(batch["input_ids"]), device=self.device)
         self._seen.append({**self.losses(batch), "rows": rows})
 
     def on_validation_epoch_end(self) -> None:

@@ -6,7 +6,7 @@ states and attention maps (docs/distillation.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -38,14 +38,24 @@ from spikelm.models.bart import SpecialTokens, build_seq2seq, load_public, load_
 from spikelm.store.file_facts import weights_record
 from spikelm.training.best_epoch import select_mode
 from spikelm.training.devices.ranks import summed
-from spikelm.training.distill.losses import attention_losses, hidden_losses, layer_weights, logits_loss, weighted
+from spikelm.training.distill.losses import (
+    Variances,
+    attention_losses,
+    hidden_losses,
+    layer_weights,
+    logits_loss,
+    state_sums,
+    weighted,
+)
 from spikelm.training.generation import Generator, ProgressLines, Split
 from spikelm.training.modules import StageModule
 from spikelm.training.optimization import total_steps
+from spikelm.training.places import places, rows_at
 from spikelm.training.stage import Stage, Texts, announced, cache_of
 
 EVALUATION_BATCH = 32
 INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")
+STATES = {"encoder_hidden_states": "token_places", "decoder_hidden_states": "label_places"}  # and what counts in them
 Tokenizers = Callable[..., TextPairTokenizer]  # of task, source, backbone, text and cache
 
 
@@ -96,10 +106,25 @@ class Seq2SeqStudent(Seq2SeqModule):
     Hidden states: encoder and decoder; maps: encoder, decoder and cross attention, a mean over each list's layers.
     """
 
+    counted: tuple[str, ...] = ("token_places", "label_places")
+
     def __init__(self, *args: Any, teacher: Callable[[Batch], Any], settings: DistillConfig) -> None:
         super().__init__(*args)
         self.teacher = teacher
         self.settings = settings
+        self.variances = Variances()
+
+    def look_ahead(self, parts: Sequence[Batch]) -> None:
+        """What the teacher's states vary by over all parts of a step."""
+        self.variances.forget()
+        if len(parts) > 1 and self.settings.losses.hidden and self.settings.states.scaled:
+            goals = [(self.teacher(part), part) for part in parts]
+            self.variances.look_ahead(
+                {
+                    name: [state_sums(goal[name], places(part, real), part) for goal, part in goals]
+                    for name, real in STATES.items()
+                }
+            )
 
     def step_loss(self, batch: Batch) -> Tensor:
         settings = self.settings
@@ -113,28 +138,31 @@ class Seq2SeqStudent(Seq2SeqModule):
 
     def parts(self, output: Any, goal: Any, batch: Batch) -> list[tuple[float, Tensor, str]]:
         """Weight, loss and the share that weighs it on several devices, of what comes from the teacher."""
-        settings, target = self.settings, batch["labels"] != IGNORED
+        settings = self.settings
+        source, target = places(batch, "token_places"), places(batch, "label_places")
         parts: list[tuple[float, Tensor, str]] = []
         if settings.losses.logits:
-            ours, theirs = output.logits[target].float(), goal.logits[target].float()
+            ours, theirs = (rows_at(side.logits, target).float() for side in (output, goal))
             if settings.logits.loss == "mse":
                 parts.append((settings.losses.logits, F.mse_loss(ours, theirs), "label_share"))
             else:
                 parts.append(
                     (settings.losses.logits, logits_loss(ours, theirs, settings.logits.temperature), "label_share")
                 )
-        states = partial(hidden_losses, scaled=settings.states.scaled)
         lists: list[tuple[float, Callable[..., list[Tensor]], str, Tensor, str]] = [
-            (settings.losses.hidden, states, "encoder_hidden_states", batch["attention_mask"], "token_share"),
-            (settings.losses.hidden, states, "decoder_hidden_states", target, "label_share"),
-            (settings.losses.attention, attention_losses, "encoder_attentions", batch["attention_mask"], "token_share"),
+            (settings.losses.hidden, hidden_losses, "encoder_hidden_states", source, "token_share"),
+            (settings.losses.hidden, hidden_losses, "decoder_hidden_states", target, "label_share"),
+            (settings.losses.attention, attention_losses, "encoder_attentions", source, "token_share"),
             (settings.losses.attention, attention_losses, "decoder_attentions", target, "label_share"),
             (settings.losses.attention, attention_losses, "cross_attentions", target, "label_share"),
         ]
-        for weight, losses, name, mask, share in lists:
+        for weight, losses, name, real, share in lists:
             if weight:
                 # the embeddings, first of the hidden states, are the teacher's at the start and trained like the rest
-                layers = losses(output[name], goal[name], mask)
+                scaled = settings.states.scaled and name in STATES
+                spread = self.variances(name, goal[name], real, batch) if scaled else None
+                spread_of = {"scaled": settings.states.scaled, "variances": spread} if name in STATES else {}
+                layers = losses(output[name], goal[name], real, **spread_of)
                 weights = layer_weights(settings, len(layers), self.global_step / self.total)
                 parts.append((weight, weighted(layers, weights), share))
         return parts

@@ -19,8 +19,10 @@ from spikelm.training.distill.losses import (
     score_losses,
     weighted,
 )
+from spikelm.training.places import replaceable, where_true
 
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]])
+REAL = where_true(MASK)
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -44,7 +46,7 @@ def test_logits_loss_of_one_output_is_the_squared_error() -> None:
 
 def test_hidden_losses_are_the_unexplained_share_of_real_tokens() -> None:
     student, teacher = [random(2, 4, 8, seed=1), random(2, 4, 8, seed=2)], [random(2, 4, 8, seed=3)] * 2
-    for layer, loss in enumerate(hidden_losses(student, teacher, MASK)):
+    for layer, loss in enumerate(hidden_losses(student, teacher, REAL)):
         errors, goals = [], []
         for b in range(2):
             for i in range(4):
@@ -63,13 +65,13 @@ def test_attention_losses_leave_out_what_pads_attend_to() -> None:
         for i in range(4)
         if MASK[b, i]
     ]
-    assert float(attention_losses([student], [teacher], MASK)[0]) == pytest.approx(np.mean(errors), rel=1e-5)
+    assert float(attention_losses([student], [teacher], REAL)[0]) == pytest.approx(np.mean(errors), rel=1e-5)
 
 
 def test_pads_cannot_change_a_loss() -> None:
     student, teacher = random(2, 4, 8, seed=1), random(2, 4, 8, seed=2)
     changed = torch.where(MASK.bool()[..., None], student, 100.0)
-    assert torch.equal(hidden_losses([student], [teacher], MASK)[0], hidden_losses([changed], [teacher], MASK)[0])
+    assert torch.equal(hidden_losses([student], [teacher], REAL)[0], hidden_losses([changed], [teacher], REAL)[0])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_noise_replaces_words_by_words_of_the_batch_in_half_of_the_rows() -> Non
     ids[:, 0], ids[:, 9], ids[:, 14] = cls, sep, sep
     mask = torch.ones_like(ids)
     mask[:, 15:], ids[:, 15:] = 0, 0
-    noisy, clean = perturb(ids, mask, 0.3)
+    noisy, clean = perturb(ids, mask, 0.3, where_true(replaceable(ids, mask)))
     kept = (ids == cls) | (ids == sep) | (mask == 0)
     assert torch.equal(noisy[kept], ids[kept]), "marks and pads stay"
     assert torch.equal(noisy[clean], ids[clean])
@@ -117,7 +119,8 @@ def test_noise_replaces_words_by_words_of_the_batch_in_half_of_the_rows() -> Non
 
 def test_a_batch_without_words_is_left_alone() -> None:
     ids = torch.tensor([[101, 102]])
-    noisy, clean = perturb(ids, torch.ones_like(ids), 0.9)
+    mask = torch.ones_like(ids)
+    noisy, clean = perturb(ids, mask, 0.9, where_true(replaceable(ids, mask)))
     assert torch.equal(noisy, ids)
     assert clean.all()
 

@@ -65,11 +65,11 @@ def shard_batch(batch: Batch, rank: int, world: int) -> Batch:
 
     Gradients are averaged over the ranks, so a mean over n of N rows counts world * n / N (`row_share`) to give the
     whole's; one over tokens (`token_share`) or labelled tokens (`label_share`) likewise. What is shared out a second
-    time, among the parts of one rank, has shares already, which are multiplied.
+    time, among the parts of one rank, has shares already, which are multiplied. `whole_rows` are those of all ranks.
     """
     if world == 1:
         return batch
-    whole = {name: tensor for name, tensor in batch.items() if not name.endswith(SHARE)}
+    whole = {name: tensor for name, tensor in batch.items() if tensor.dim()}
     rows = len(whole["input_ids"])
     count = len(range(rank, rows, world))
     # Without a row of its own (the last batch of an epoch) a rank takes one that counts nothing.
@@ -78,7 +78,8 @@ def shard_batch(batch: Batch, rank: int, world: int) -> Batch:
     for name, tokens in _counted_tokens(mine).items():
         share = world * tokens / _counted_tokens(whole)[name].clamp_min(1) if count else torch.tensor(0.0)
         shares[f"{name}{SHARE}"] = share
-    return {**mine, **{name: share * batch.get(name, 1.0) for name, share in shares.items()}}
+    multiplied = {name: share * batch.get(name, 1.0) for name, share in shares.items()}
+    return {**mine, **multiplied, "whole_rows": batch.get("whole_rows", torch.tensor(rows))}
 
 
 def _counted_tokens(batch: Batch) -> Batch:

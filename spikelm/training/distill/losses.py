@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from spikelm.config.settings.distill import DistillConfig
+from spikelm.data.batches.by_step import Batch
+from spikelm.training.devices.ranks import summed
+from spikelm.training.places import replaceable, rows_at
 
 
 def logits_loss(student: Tensor, teacher: Tensor, temperature: float, kind: str = "kl") -> Tensor:
@@ -28,22 +31,68 @@ def logits_loss(student: Tensor, teacher: Tensor, temperature: float, kind: str 
 
 
 def hidden_losses(
-    student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor, scaled: bool = True
+    student: Sequence[Tensor],
+    teacher: Sequence[Tensor],
+    real: Tensor | None,
+    scaled: bool = True,
+    variances: Tensor | None = None,
 ) -> list[Tensor]:
     """For each layer mean (s - t)^2 / var(t) over the real tokens: the share of the teacher that is not explained.
 
-    Not `scaled` it is the plain squared error.
+    `real` are their places, None for all tokens. Not `scaled` it is the plain squared error. `variances` are given
+    where the batch is shared by devices or cut into parts: they are those of all of it (Variances).
     """
-    real = mask.bool()
     losses = []
-    for ours, theirs in zip(student, teacher, strict=True):
-        goal = theirs[real].float()
-        error = F.mse_loss(ours[real].float(), goal)
-        losses.append(error / goal.var() if scaled else error)
+    for layer, (ours, theirs) in enumerate(zip(student, teacher, strict=True)):
+        states, goal = (counted(x, real).float() for x in (ours, theirs))
+        error = F.mse_loss(states, goal)
+        losses.append(error / (goal.var() if variances is None else variances[layer]) if scaled else error)
     return losses
 
 
-def representation_loss(losses: Sequence[Tensor], rows: int) -> Tensor:
+def counted(x: Tensor, real: Tensor | None) -> Tensor:
+    """The tokens at the given places, or all of them."""
+    return x if real is None else rows_at(x, real)
+
+
+class Variances:
+    """The variance of each list of a teacher's states over a whole batch that devices share or parts make up."""
+
+    def __init__(self) -> None:
+        self._of_step: dict[str, Tensor] = {}
+
+    def look_ahead(self, parts: Mapping[str, Sequence[Tensor]]) -> None:
+        """Keep what the sums of all parts of a step come to, until `forget`."""
+        self._of_step = {name: variances_of(summed(torch.stack(list(sums)).sum(0))) for name, sums in parts.items()}
+
+    def forget(self) -> None:
+        """The next step has a batch of its own."""
+        self._of_step = {}
+
+    def __call__(self, name: str, states: Sequence[Tensor], real: Tensor | None, batch: Batch) -> Tensor | None:
+        """Of a list of states (layers,); None where the rows at hand are the whole batch."""
+        if name in self._of_step or "row_share" not in batch:
+            return self._of_step.get(name)
+        return variances_of(summed(state_sums(states, real, batch)))
+
+
+def state_sums(states: Sequence[Tensor], real: Tensor | None, batch: Batch) -> Tensor:
+    """(layers, 3): how many values each layer has, their sum and the sum of their squares; a row without a share
+    counts nothing.
+    """
+    values = [counted(x, real).float() for x in states]
+    sums = [[x.new_tensor(x.numel()), x.sum(dtype=torch.float64), x.square().sum(dtype=torch.float64)] for x in values]
+    counts = batch["row_share"] > 0 if "row_share" in batch else 1
+    return torch.stack([torch.stack([value.double() for value in of_layer]) for of_layer in sums]) * counts
+
+
+def variances_of(sums: Tensor) -> Tensor:
+    """The variances of what `state_sums` has added up, as torch's var() counts them."""
+    count, total, squares = sums.unbind(-1)
+    return ((squares - total.square() / count) / (count - 1)).float()
+
+
+def representation_loss(losses: Sequence[Tensor], rows: Tensor | int) -> Tensor:
     """Stage 1 of SpikeBERT: (1/B) sum over the layers of the mean squared error."""
     return torch.stack(list(losses)).sum() / rows
 
@@ -53,13 +102,15 @@ def embedding_loss(student: Tensor, teacher: Tensor) -> Tensor:
     return F.mse_loss(student.float(), teacher.float())
 
 
-def attention_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
-    """For each layer the squared error of the maps (B, heads, n, n), summed over keys, mean over heads and queries."""
-    real = mask.bool()
+def attention_losses(student: Sequence[Tensor], teacher: Sequence[Tensor], real: Tensor) -> list[Tensor]:
+    """For each layer the squared error of the maps (B, heads, n, n), summed over keys, mean over heads and queries.
+
+    `real` are the places of the queries that count.
+    """
     losses = []
     for ours, theirs in zip(student, teacher, strict=True):
         error = (ours.float() - theirs.float()).square().sum(-1).mean(1)  # what pads attend to does not count
-        losses.append(error[real].mean())
+        losses.append(rows_at(error, real).mean())
     return losses
 
 
@@ -121,20 +172,16 @@ def weighted(losses: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     return torch.stack([weight * loss for weight, loss in zip(weights, losses, strict=True) if weight]).sum()
 
 
-def perturb(ids: Tensor, mask: Tensor, share: float) -> tuple[Tensor, Tensor]:
+def perturb(ids: Tensor, mask: Tensor, share: float, words: Tensor) -> tuple[Tensor, Tensor]:
     """Other tokens of the batch in place of a `share` of those of half the rows, and which rows are still clean.
 
     A teacher can be asked about any text: few training rows become as many as there are steps. Each row's first
-    token and every token like its last ([CLS] and [SEP]) stay.
+    token and every token like its last ([CLS] and [SEP]) stay. `words` are the places of the others.
     """
     rows = len(ids)
     clean = torch.rand(rows, device=ids.device) < 0.5
-    last = ids.gather(1, mask.sum(1, keepdim=True) - 1)
-    words = mask.bool() & (ids != last)
-    words[:, 0] = False
-    pool = ids[words]
-    if not len(pool):
+    if not len(words):
         return ids, torch.ones_like(clean)
-    drawn = pool[torch.randint(len(pool), ids.shape, device=ids.device)]
-    replaced = words & (torch.rand(ids.shape, device=ids.device) < share) & ~clean[:, None]
+    drawn = rows_at(ids, words)[torch.randint(len(words), ids.shape, device=ids.device)]
+    replaced = replaceable(ids, mask) & (torch.rand(ids.shape, device=ids.device) < share) & ~clean[:, None]
     return torch.where(replaced, drawn, ids), clean

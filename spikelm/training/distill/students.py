@@ -15,6 +15,7 @@ from spikelm.config.settings.task import TaskConfig
 from spikelm.data.batches.by_step import Batch
 from spikelm.training.devices.ranks import summed
 from spikelm.training.distill.losses import (
+    Variances,
     attention_losses,
     direction_loss,
     embedding_loss,
@@ -25,10 +26,12 @@ from spikelm.training.distill.losses import (
     relation_losses,
     representation_loss,
     score_losses,
+    state_sums,
     weighted,
 )
 from spikelm.training.distill.projections import Projections
 from spikelm.training.modules import INPUTS, GlueModule, PretrainModule, StageModule
+from spikelm.training.places import places
 
 
 class Teacher:
@@ -55,9 +58,14 @@ def wanted(attention: bool) -> dict[str, bool]:
     return {"output_hidden_states": True, "output_attentions": attention}
 
 
-def imitated(model: Any, mask: Tensor) -> Tensor:
-    """The tokens whose states are compared: the real ones, or all where the student knows no mask."""
-    return mask if getattr(model.config, "mask", True) else torch.ones_like(mask)
+def knows_mask(model: Any) -> bool:
+    """Whether the states of pads are left out; a student that knows no mask imitates them as well."""
+    return bool(getattr(model.config, "mask", True))
+
+
+def imitated(model: Any, batch: Batch) -> Tensor | None:
+    """The places of the tokens whose states are compared: the real ones, or None for all."""
+    return places(batch, "token_places") if knows_mask(model) else None
 
 
 class GeneralModule(StageModule):
@@ -66,11 +74,14 @@ class GeneralModule(StageModule):
     A student made of its teacher has the same embeddings: they are frozen.
     """
 
+    counted: tuple[str, ...] = ("token_places",)
+
     def __init__(
         self, model: Any, teacher: Teacher, settings: DistillConfig, stage: StageConfig, total: int, seed: int
     ) -> None:
         super().__init__(model, stage, total, seed)
         self.teacher = teacher
+        self.variances = Variances()
         self.by_rows = settings.states.reduction == "rows"
         unseen = (model.encoder.norm,) if hasattr(model, "transforms") else (model.embeddings, model.pooler)
         for part in unseen:  # by any loss, or equal in both
@@ -81,13 +92,23 @@ class GeneralModule(StageModule):
         """The loss of each layer, and the cosine of the two models' mean states, sentence by sentence."""
         goal = self.teacher(batch)
         output = self.model(**{name: batch[name] for name in INPUTS}, **wanted(False))
-        mask = imitated(self.model, batch["attention_mask"])
-        layers = hidden_losses(output.hidden_states[1:], goal.hidden_states[1:], mask, scaled=not self.by_rows)
+        real = imitated(self.model, batch)
+        goals = goal.hidden_states[1:]
+        spread = self.variances("hidden", goals, real, batch) if self.training and not self.by_rows else None
+        layers = hidden_losses(output.hidden_states[1:], goals, real, not self.by_rows, spread)
+        mask = batch["attention_mask"] if knows_mask(self.model) else torch.ones_like(batch["attention_mask"])
         means = [(states.hidden_states[-1] * mask[..., None]).sum(1) for states in (output, goal)]
         return layers, F.cosine_similarity(*means)
 
+    def look_ahead(self, parts: Sequence[Batch]) -> None:
+        """What the teacher's states vary by over all parts of a step."""
+        self.variances.forget()
+        if len(parts) > 1 and not self.by_rows:
+            goals = ((self.teacher(part).hidden_states[1:], imitated(self.model, part), part) for part in parts)
+            self.variances.look_ahead({"hidden": [state_sums(*goal) for goal in goals]})
+
     def step_loss(self, batch: Batch) -> Tensor:
-        layers, rows = self.losses(batch)[0], len(batch["input_ids"])
+        layers, rows = self.losses(batch)[0], batch.get("whole_rows", len(batch["input_ids"]))
         loss = representation_loss(layers, rows) if self.by_rows else torch.stack(layers).mean()
         return loss * batch.get("token_share", 1.0)
 
@@ -123,6 +144,8 @@ class StudentModule(GlueModule):
         super().__init__(model, task, stage, total, seed)
         self.teacher = teacher
         self.settings = settings
+        self.variances = Variances()
+        self.counted = ("token_places", "word_places") if settings.rows.noise else ("token_places",)
         looked = {"scores": settings.losses.scores, "relations": settings.losses.relations}
         self.projections = {name: Projections(model, rounded=name == "scores") for name, on in looked.items() if on}
 
@@ -141,6 +164,18 @@ class StudentModule(GlueModule):
             loss = loss + settings.losses.logits * rows * answers
         return loss if settings.layers_first else self.with_layers(loss, output, goal, batch)
 
+    def look_ahead(self, parts: Sequence[Batch]) -> None:
+        """What the teacher's states vary by over all parts of a step; rows with noise are looked at without it."""
+        self.variances.forget()
+        if len(parts) > 1 and self.settings.losses.hidden and self.settings.states.scaled:
+            goals = ((self.imitated_states(self.teacher(part)), imitated(self.model, part), part) for part in parts)
+            self.variances.look_ahead({"hidden": [state_sums(*goal) for goal in goals]})
+
+    def imitated_states(self, output: Any) -> Sequence[Tensor]:
+        """The hidden states that are compared, with the embeddings' output where it is asked for."""
+        states: Sequence[Tensor] = output.hidden_states[0 if self.settings.states.embeddings else 1 :]
+        return states
+
     @property
     def progress(self) -> float:
         """The share of the steps that are done."""
@@ -151,7 +186,8 @@ class StudentModule(GlueModule):
         settings = self.settings
         clean = batch["labels"] >= 0 if settings.rows.other_tasks else None  # not-a-number is not, either
         if settings.rows.noise:
-            ids, unchanged = perturb(batch["input_ids"], batch["attention_mask"], settings.rows.noise)
+            words = places(batch, "word_places")
+            ids, unchanged = perturb(batch["input_ids"], batch["attention_mask"], settings.rows.noise, words)
             batch = {**batch, "input_ids": ids}
             clean = unchanged if clean is None else clean & unchanged
         return batch, clean
@@ -162,33 +198,35 @@ class StudentModule(GlueModule):
         layers = layer_weights(settings, len(output.hidden_states) - 1, self.progress)
         teacher: Any = self.teacher
         if settings.losses.hidden:
-            loss = loss + settings.losses.hidden * tokens * self.states_loss(output, goal, mask, layers)
+            loss = loss + settings.losses.hidden * tokens * self.states_loss(output, goal, batch, layers)
         if settings.losses.attention:
-            maps = attention_losses(output.attentions, goal.attentions, mask)
+            maps = attention_losses(output.attentions, goal.attentions, places(batch, "token_places"))
             loss = loss + settings.losses.attention * tokens * weighted(maps, layers)
         if settings.losses.words:
             words, goals = (model.get_input_embeddings().weight for model in (self.model, teacher.model))
             loss = loss + settings.losses.words * embedding_loss(words, goals)
         if settings.losses.scores:
             scores = score_losses(self.projections["scores"].scores(), teacher.projections.scores(), mask)
-            loss = loss + settings.losses.scores * tokens * self.over_layers(scores, layers)
+            rows = batch.get("row_share", 1.0)  # a mean over all entries, those of pads too
+            loss = loss + settings.losses.scores * rows * self.over_layers(scores, layers)
         if settings.losses.relations:
             ours, theirs = self.projections["relations"].relations(), teacher.projections.relations()
             loss = loss + settings.losses.relations * tokens * torch.stack(relation_losses(ours, theirs, mask)).sum()
         return loss
 
-    def states_loss(self, output: Any, goal: Any, mask: Tensor, layers: Sequence[float]) -> Tensor:
-        """The loss of the hidden states, with the embeddings' output where it is asked for."""
+    def states_loss(self, output: Any, goal: Any, batch: Batch, layers: Sequence[float]) -> Tensor:
+        """The loss of the hidden states."""
         settings = self.settings
-        first = 0 if settings.states.embeddings else 1
-        ours, theirs = output.hidden_states[first:], goal.hidden_states[first:]
+        ours, theirs = self.imitated_states(output), self.imitated_states(goal)
         if settings.losses.relations:  # BiBERT matches directions here too
-            real = mask[..., None]
+            real = batch["attention_mask"][..., None]
             states = [direction_loss(s * real, t * real) for s, t in zip(ours, theirs, strict=True)]
         else:
-            states = hidden_losses(ours, theirs, imitated(self.model, mask), settings.states.scaled)
+            tokens = imitated(self.model, batch)
+            spread = self.variances("hidden", theirs, tokens, batch) if settings.states.scaled else None
+            states = hidden_losses(ours, theirs, tokens, settings.states.scaled, spread)
         if settings.states.reduction == "rows":
-            return representation_loss(states, len(mask))
+            return representation_loss(states, batch.get("whole_rows", len(batch["input_ids"])))
         return self.over_layers(states, layers)
 
     def over_layers(self, losses: Sequence[Tensor], layers: Sequence[float]) -> Tensor:
@@ -201,14 +239,18 @@ class StudentModule(GlueModule):
         """The labels' loss of the rows that have one and were left as they are, as a share of all."""
         if clean is None:
             return self.label_loss(logits, batch)
-        if not clean.any():
-            return logits.sum() * 0.0
-        kept = {**batch, "labels": batch["labels"][clean]}
-        return self.label_loss(logits[clean], kept) * clean.float().mean()
+        labels = torch.where(clean, batch["labels"], 0)  # what other rows have may be no label
+        if self.task.kind == "regression":
+            each = F.mse_loss(logits.squeeze(-1), labels, reduction="none")
+        else:
+            each = F.cross_entropy(logits, labels, reduction="none")
+        return (each * clean).mean() * batch.get("row_share", 1.0)
 
 
 class ImitatingPretrainModule(PretrainModule):
     """Loss = MLM + NSP + mean of |s - t|^2 over embeddings and layers + soft cross entropy of NSP, as BiPFT has it."""
+
+    counted: tuple[str, ...] = ("label_places", "token_places")
 
     def __init__(self, model: nn.Module, teacher: Teacher, stage: StageConfig, total: int, seed: int) -> None:
         super().__init__(model, stage, total, seed)
@@ -217,7 +259,8 @@ class ImitatingPretrainModule(PretrainModule):
     def step_loss(self, batch: Batch) -> Tensor:
         losses = self.losses(batch, states=True)
         goal = self.teacher(batch)
-        states = torch.stack(hidden_losses(losses["states"], goal.hidden_states, batch["attention_mask"], scaled=False))
+        real = places(batch, "token_places")
+        states = torch.stack(hidden_losses(losses["states"], goal.hidden_states, real, scaled=False))
         order = logits_loss(losses["order"], goal.seq_relationship_logits.float(), 1.0, "soft")
         words, rows = batch.get("label_share", 1.0), batch.get("row_share", 1.0)  # of several devices
         own = losses["mlm_loss"] * words + losses["nsp_loss"] * rows
