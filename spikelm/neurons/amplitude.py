@@ -19,6 +19,8 @@ class AmplitudeNeuron(Neuron):
 
     alpha: Tensor
     alpha_ready: Tensor
+    follows = False  # whether alpha goes on changing with every training batch
+    observing = True  # whether it does so now
 
     def __init__(self, T: int, memory: bool, elastic: bool, learnable: bool) -> None:
         super().__init__(T, memory)

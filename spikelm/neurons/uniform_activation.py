@@ -17,6 +17,8 @@ class UniformActivation(AmplitudeNeuron):
     alpha is the moving average of max|x| over training batches: decay alpha + (1 - decay) max|x|.
     """
 
+    follows = True
+
     def __init__(self, T: int, memory: bool = True, width: Literal[2, 4, 8] = 8, decay: NotNegative = 0.999) -> None:
         super().__init__(T, memory, elastic=True, learnable=False)
         self.width = width
@@ -25,7 +27,7 @@ class UniformActivation(AmplitudeNeuron):
     def forward(self, x: Tensor) -> Tensor:
         was_ready = self.ready
         self.set_from(x)
-        if was_ready and self.training:
+        if was_ready and self.training and self.observing:
             self.alpha.lerp_(largest_magnitude(x).to(self.alpha.dtype), 1 - self.decay)
         top = top_level(self.width)
         step = (self.alpha.to(x.dtype).clamp_min(ALPHA_FLOOR) / top).view(-1, *[1] * (x.dim() - 1))

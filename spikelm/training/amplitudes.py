@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -26,6 +27,24 @@ def forget_amplitudes(model: nn.Module) -> None:
     for neuron in _elastic(model):
         if not neuron.learnable:
             neuron.reset_parameters()
+
+
+def amplitudes_follow(model: nn.Module) -> bool:
+    """Whether some amplitude changes with every training batch."""
+    return any(neuron.follows for neuron in _elastic(model))
+
+
+@contextmanager
+def held_amplitudes(model: nn.Module) -> Iterator[None]:
+    """Amplitudes that follow the batches stay what they are inside: one batch is gone through in parts."""
+    following = [neuron for neuron in _elastic(model) if neuron.follows]
+    for neuron in following:
+        neuron.observing = False
+    try:
+        yield
+    finally:
+        for neuron in following:
+            neuron.observing = True
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from spikelm.config.settings.stages import StageConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.data.batches.by_step import Batch, split_batch, step_seed
 from spikelm.measure.metrics import compute_metrics, glue_metrics, update_metrics
-from spikelm.training.amplitudes import forget_amplitudes
+from spikelm.training.amplitudes import amplitudes_follow, forget_amplitudes, held_amplitudes
 from spikelm.training.devices.ranks import summed
 from spikelm.training.devices.sharding import shard
 from spikelm.training.optimization import optimizer_and_schedule
@@ -72,7 +72,7 @@ class StageModule(L.LightningModule):
             return with_places(batch, self.counted)
         parts = split_batch(batch, self.micro_batch, self.trainer.world_size)
         step = StepBatch(parts=[with_places(part, self.counted) for part in parts])
-        if len(parts) > 1 and self._amplitudes_are_due():
+        if len(parts) > 1 and (self._amplitudes_are_due() or amplitudes_follow(self.model)):
             step["whole"] = with_places(batch, self.counted)
         return step
 
@@ -91,8 +91,9 @@ class StageModule(L.LightningModule):
             with torch.no_grad():
                 self.step_loss(batch["whole"])  # amplitudes are those of all rows, not of the first part's
         count = len(batch["parts"])
-        done = [self._part_backward(part, count) for part in before]
-        return self.step_loss(last) / count + torch.stack(done).sum()
+        with held_amplitudes(self.model):
+            done = [self._part_backward(part, count) for part in before]
+            return self.step_loss(last) / count + torch.stack(done).sum()
 
     def look_ahead(self, parts: Sequence[Batch]) -> None:
         """Find out what a loss has to know of all parts before it sees the first; most need nothing."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_devices import BASE, start, wait_for_checkpoint, weights
+from test_devices import BASE, FSDP, TWO, start, wait_for_checkpoint, weights
 from test_ranks import gradient, module, whole_batch
 
 from spikelm.config.compose import load_config
@@ -76,6 +76,22 @@ def test_parts_on_two_devices(name: str, tmp_path: Path) -> None:
     words, close = RUNS[name]
     whole = weights(tmp_path / "whole", *words)
     same_model(whole, weights(tmp_path / "parts", *words, "trainer.micro_batch=3", "trainer.devices=2"), close)
+
+
+@pytest.mark.slow
+def test_scales_that_follow_every_batch_see_the_whole_of_it(tmp_path: Path) -> None:
+    words = ("task=glue/rte", "system=q2bert")
+    whole, parts = (weights(tmp_path / str(rows), *words, f"trainer.micro_batch={rows}") for rows in ("null", 3))
+    scales = [name for name in whole if name.endswith("alpha")]
+    assert scales
+    same_model({name: whole[name] for name in scales}, {name: parts[name] for name in scales}, 1e-3)
+
+
+@pytest.mark.slow
+def test_shards_and_parts_together(tmp_path: Path) -> None:
+    words = ("task=glue/mrpc", "neuron=lif", "source.train_rows=37", "finetune.batch=4")
+    whole = weights(tmp_path / "whole", *words)
+    same_model(whole, weights(tmp_path / "parts", *words, TWO, FSDP, "trainer.micro_batch=1"), 1e-4)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 from spikelm.errors import ConfigError
 from spikelm.training.devices.ranks import Launched, Ranks
 
-STEPS = ("training_step", "validation_step")  # Lightning calls these, not forward
+STEPS = ("step_loss", "validation_step")  # what is called, not forward; parts of a step are forwards of their own
 
 
 class Sharded(ModelParallelStrategy):
