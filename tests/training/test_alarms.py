@@ -74,6 +74,12 @@ def test_a_lack_of_memory_names_the_settings_that_need_less(error: Exception) ->
     config = load_config(["scale=smoke", "task=glue/rte", "T=4"])
     told = out_of_memory(error, config)
     assert told is not None
-    for setting in ("finetune.batch=8", "finetune.max_length=32", "T=2", "trainer.precision=bf16-mixed"):
+    for setting in (
+        "trainer.micro_batch=8",
+        "finetune.batch=8",
+        "finetune.max_length=32",
+        "T=2",
+        "trainer.precision=bf16-mixed",
+    ):
         assert setting in told.fix
     assert out_of_memory(ValueError("shapes differ"), config) is None

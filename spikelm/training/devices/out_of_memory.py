@@ -7,6 +7,7 @@ import torch
 from spikelm.config.devices import device_count
 from spikelm.config.settings.schema import Config
 from spikelm.errors import TrainingError
+from spikelm.measure.workload import device_share
 
 #: what the allocators of torch say, on a GPU and on a CPU
 SIGNS = ("out of memory", "can't allocate memory", "not enough memory", "Cannot allocate memory", "std::bad_alloc")
@@ -18,8 +19,11 @@ def out_of_memory(error: BaseException, config: Config) -> TrainingError | None:
     if not known and not any(sign in str(error) for sign in SIGNS):
         return None
     name = {"pretrain": "pretrain", "general": "general"}.get(config.task.kind, "finetune")
-    stage = config.stage
-    less = [f"{name}.batch={max(1, stage.batch // 2)}", f"{name}.max_length={max(8, stage.max_length // 2)}"]
+    stage, at_once = config.stage, device_share(config).micro_batch
+    less = [f"trainer.micro_batch={at_once // 2} (the same batch in more parts)"] if at_once > 1 else []
+    if not config.trainer.activation_checkpointing:
+        less.append("trainer.activation_checkpointing=true (the same result)")
+    less += [f"{name}.batch={max(1, stage.batch // 2)}", f"{name}.max_length={max(8, stage.max_length // 2)}"]
     if config.time_steps > 1:
         less.append(f"T={config.time_steps // 2}")
     if config.trainer.precision == "32-true":
