@@ -25,7 +25,7 @@ from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.errors import DataError, SpikeLMError
 from spikelm.store.checksums import SUMS
 
-WORDS = "a cat sat on the mat and looked at old red birds in rain".split()
+WORDS = ["a", "cat", "sat", "on", "the", "mat", "and", "looked", "at", "old", "red", "birds", "in", "rain"]
 DOCUMENTS = 60
 
 
@@ -290,7 +290,7 @@ def test_a_full_disk_says_so_and_the_preparation_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(prepare, "write_part", full)
-        with pytest.raises(SpikeLMError, match="cannot write to .*: No space left on device") as told:
+        with pytest.raises(SpikeLMError, match=r"cannot write to .*: No space left on device") as told:
             prepare_text(preparation(source, tokenizer, tmp_path / "cut"), 0, silent)
     assert "the same command goes on" in str(told.value)
     assert prepared(source, tokenizer, tmp_path / "cut")[0] == expected
