@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class Preparation:
         repositories = [asdict(text) for text in self.source.text or []]
         return PreparedSettings(self.source.name, self.source.documents, self.task_rows, repositories, SHARD)
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """The work of these files as they are now, with these settings and this tokenizer."""
         files = place_of(self.cache, self.text.files, {**asdict(self.settings), "format": FORMAT}).name
@@ -207,8 +208,7 @@ def _go_through(
 
     number = 0
     for items in (surveyed(), (("train", row) for row in rows)):
-        for shard in in_shards(items):
-            characters = sum(len(sentence) for _, document in shard for sentence in document)
+        for shard, characters in in_shards(items):
             if wanted(number):
                 waiting.append(_Waiting(number, len(shard), characters, pool.submit(_by_split(shard))))
             else:
@@ -221,18 +221,18 @@ def _go_through(
     return survey.outcome()
 
 
-def in_shards(items: Iterable[Labelled]) -> Iterator[list[Labelled]]:
-    """Documents in order, in lists of about SHARD characters."""
+def in_shards(items: Iterable[Labelled]) -> Iterator[tuple[list[Labelled], int]]:
+    """Documents in order, in lists of about SHARD characters, each with the number of its characters."""
     shard: list[Labelled] = []
     characters = 0
     for split, document in items:
         shard.append((split, document))
         characters += sum(map(len, document))
         if characters >= SHARD:
-            yield shard
+            yield shard, characters
             shard, characters = [], 0
     if shard:
-        yield shard
+        yield shard, characters
 
 
 def _by_split(shard: list[Labelled]) -> dict[str, list[Document]]:
