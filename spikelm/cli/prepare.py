@@ -46,7 +46,7 @@ def prepare_main(argv: Sequence[str]) -> int:
     parser.add_argument("--workers", type=int, metavar="N", help="processes that tokenise (default: the usable cores)")
     parser.add_argument("--check", action="store_true", help="read every shard and compare it; change nothing")
     parser.add_argument("--config-dir", metavar="DIR", help="options of your own, as for spikelm-run")
-    args = parser.parse_args(argv)
+    args = parser.parse_intermixed_args(argv)  # flags may stand anywhere between the overrides
     if args.workers is not None and args.workers < 1:
         raise ConfigError(f"--workers {args.workers}: at least one process tokenises", "--workers 1")
     from rich.console import Console

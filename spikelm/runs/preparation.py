@@ -99,7 +99,7 @@ def _complain(config: Config, missing: str | None, console: Console) -> None:
     what, command = f"not prepared: {missing}", _prepare_command()
     if uses_gpu(config) or device_count(config) > 1:
         raise DataError(f"{what}; the devices would wait for it, perhaps for hours", f"first {command}")
-    said = f"{what}; this run does it now, in one process, and anew if it is stopped. First {command} is quicker"
+    said = f"{what}; this run does it now, in one process, and anew if it is stopped; quicker and resumable: {command}"
     console.print(f"warning: {said}", style="yellow", markup=False, soft_wrap=True)
 
 
