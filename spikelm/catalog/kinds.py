@@ -54,6 +54,7 @@ class Kind:
     seq2seq: bool = False  # an encoder-decoder whose matmuls are counted as BART's
     decoder: bool = False  # has backbone.decoder_layers
     untrained: bool = False  # fine-tuning may have no steps
+    own_tokens: bool = False  # tokenises in a way of its own, when it runs: spikelm-prepare leaves that to it
     parameters: Parameters | None = None  # None: known when the model is built
     plain: Matmuls | None = None  # matmuls of the plain model; None: they depend on more than one length
     spiking: Matmuls | None = None  # of the spiking model, where they are others
@@ -183,6 +184,7 @@ KINDS = {
         weights="bert",
         starts="bert",
         decoder=True,
+        own_tokens=True,
     ),
     "gpt2": Kind(
         "GPT-2",
@@ -193,6 +195,7 @@ KINDS = {
         weights="gpt2",
         starts="gpt2",
         untrained=True,
+        own_tokens=True,
     ),
 }
 

@@ -50,7 +50,8 @@ Root keys
   dry_run=false  true says what would be done (size, work, memory, energy, prerequisites) and stops
   runs_dir=...   where runs go (SPIKELM_RUNS sets it too); now {runs}
 
-Tables and lists of runs: spikelm-report. Energy term by term: spikelm-energy. Hydra's own flags: --hydra-help."""
+Pretraining text, prepared without a GPU: spikelm-prepare. Tables and lists of runs: spikelm-report.
+Energy term by term: spikelm-energy. Hydra's own flags: --hydra-help."""
 
 
 def help_text() -> str:

@@ -162,6 +162,13 @@ def export() -> None:
     _guard(lambda: export_main(sys.argv[1:]))
 
 
+def prepare() -> None:
+    """spikelm-prepare: all that a run reads, fetched and tokenised before it."""
+    from spikelm.cli.prepare import prepare_main
+
+    _guard(lambda: prepare_main(sys.argv[1:]))
+
+
 def verify() -> None:
     """spikelm-verify: the store against its checksums."""
     from spikelm.cli.verify import verify_main

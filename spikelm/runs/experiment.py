@@ -59,10 +59,14 @@ def run_experiment(config: Config, console: Console, whole: bool = False) -> Fin
 
 
 def _run_or_find(config: Config, console: Console, whole: bool) -> Finished:
+    from spikelm.runs.preparation import check_prepared, check_surveyed
+
+    check_surveyed(config, console)
     run = open_run(config)
     if not config.force and (result := _usable_result(run, whole)) is not None:
         console.print(f"finished before, from the store: {run.directory} (force=true runs it again)", soft_wrap=True)
         return Finished(result, run.directory)
+    check_prepared(config, console)
     needed: dict[str, Finished] = {}
     for role, prerequisite in prerequisites(config).items():
         if open_run(prerequisite).result() is None:

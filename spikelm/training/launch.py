@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import signal
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from spikelm.config import trust
 from spikelm.config.devices import device_count, device_memory
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, SpikeLMError, TrainingError
+from spikelm.machine.children import end_with_parent
 from spikelm.machine.signals import Stopped, deferring, listening, passing_on, stop_if_asked
 from spikelm.measure.workload import device_share
 from spikelm.store.store import Run
@@ -229,7 +229,7 @@ def _work(ranks: Ranks, pipe: Connection, job: _Job) -> None:
         pipe.send(("log", (step, dict(values))))
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the one that watches, who tells us
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()  # nobody holds the run's lock once it is gone: training on would be a second run
     try:
         for package in job.packages:
             trust.trust(package)
@@ -252,12 +252,4 @@ def _work(ranks: Ranks, pipe: Connection, job: _Job) -> None:
         failure = RuntimeError(f"{type(error).__name__}: {error} (rank {ranks.rank} of {ranks.world})")
         failure.add_note(traceback.format_exc())  # for traceback.txt
         pipe.send(("failed", failure))
-        os._exit(1)
-
-
-def _end_with_parent() -> None:
-    """Nobody holds the run's lock any more once the parent is gone: training on would be a second run."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
         os._exit(1)

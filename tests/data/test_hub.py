@@ -18,9 +18,13 @@ from rich.console import Console
 from spikelm.config.compose import load_config
 from spikelm.config.settings.schema import Config
 from spikelm.data.sources import hub
-from spikelm.data.sources.documents import load_documents
+from spikelm.data.sources.documents import files_at_hand, load_documents, source_files
 from spikelm.data.sources.hub import GLUE, Repository, hub_files, stream_rows
+from spikelm.data.tokens import prepare
+from spikelm.data.tokens.cache import encoded_documents
+from spikelm.data.tokens.prepare import Preparation, prepare_text
 from spikelm.data.tokens.tokenizer import load_tokenizer
+from spikelm.data.tokens.wordpiece import train_wordpiece
 from spikelm.errors import ConfigError, DataError
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import pretraining_of
@@ -95,6 +99,30 @@ def test_a_survey_is_made_once_and_a_limit_takes_some_of_each(mirror: Path, monk
     assert load_documents(source, cache).content_hash == first.content_hash
     with pytest.raises(AssertionError, match="read again"):
         load_documents(replace(source, documents=41), cache)
+
+
+def test_text_of_repositories_in_turns_is_prepared_as_a_run_makes_it(
+    mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "SHARD", 300)
+    source, tokenizer = config(mirror).source, train_wordpiece(["the cat sat. so he left 0 1 2 3 4"], 60)
+    alone, ahead = mirror.parent / "alone", mirror.parent / "ahead"
+    text, files = load_documents(source, alone), source_files(source, ahead)
+    assert sum(map(len, text.splits.values())) == ARTICLES + 8
+    assert files.count() == ARTICLES + 9, "about: the heads of the files count blank rows too"
+    manifest = prepare_text(Preparation(source, files, tokenizer, ahead), 0, lambda documents, characters: None)
+    assert manifest.content_hash == text.content_hash
+    assert len(manifest.shards) > 5
+    assert [entry.name.split("/")[-1] for entry in manifest.inputs] == [p.name for g in files.files for p in g]
+    for split in text.splits:
+        of_a_run = encoded_documents(text, split, tokenizer, alone).folder
+        assert of_a_run is not None
+        assert manifest.splits[split].folder == of_a_run.name
+        for path in of_a_run.iterdir():
+            assert (ahead / "encoded" / of_a_run.name / path.name).read_bytes() == path.read_bytes()
+    assert files_at_hand(source, ahead) is not None
+    shutil.rmtree(mirror / WIKI)
+    assert files_at_hand(source, ahead) is None
 
 
 def test_the_id_knows_repositories_and_revisions_not_the_mirror(mirror: Path) -> None:

@@ -39,7 +39,7 @@ class CausalBatches(BlockBatches):
         super().__init__(documents, seed, batch, max_length, shard)
 
     def draw(self, rng: np.random.Generator, count: int | None, among: np.ndarray | None = None) -> np.ndarray:
-        members = np.arange(len(self.documents)) if among is None else among
+        members = range(len(self.documents)) if among is None else among
         rows, room, last = array("q"), self.max_length - len(self.first), len(self.documents.ids)
         while count is None or len(rows) < 2 * count:
             before = len(rows)
@@ -49,6 +49,8 @@ class CausalBatches(BlockBatches):
                 end, shortest = (last, 2) if self.across else (bounds[-1], SHORTEST)
                 for start in range(bounds[0], min(bounds[-1], end - shortest + 1), room):
                     rows.extend((start, min(start + room, end)))
+                if count is not None and len(rows) >= 2 * count:
+                    break
             if len(rows) == before:
                 raise DataError(f"no document has {SHORTEST} tokens", "check the text of the source")
             if count is None:

@@ -43,12 +43,14 @@ class SentenceBatches(BlockBatches):
         super().__init__(documents, seed, batch, max_length, shard)
 
     def draw(self, rng: np.random.Generator, count: int | None, among: np.ndarray | None = None) -> np.ndarray:
-        members = np.arange(len(self.documents)) if among is None else among
+        members = range(len(self.documents)) if among is None else among
         rows = array("q")
         while count is None or len(rows) < count * COLUMNS:
             before = len(rows)
             for index in rng.permutation(len(members)):
                 self._document_rows(rows, int(members[index]), rng)
+                if count is not None and len(rows) >= count * COLUMNS:
+                    break
             if len(rows) == before:
                 raise DataError(f"no sentence has {SHORTEST} tokens", "check the text of the source")
             if count is None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache as made_once
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -11,14 +12,56 @@ from typing import Any
 
 from spikelm.config.settings.source import SourceConfig
 from spikelm.data import microworld
-from spikelm.data.sources.hub import HELD_OUT_EVERY, labelled_documents, repository_files
-from spikelm.data.sources.loaded import LoadedText, content_hash
+from spikelm.data.sources.hub import (
+    HELD_OUT_EVERY,
+    cached_repository_files,
+    expected_documents,
+    labelled_documents,
+    repository_files,
+)
+from spikelm.data.sources.loaded import ContentHash, LoadedText, content_hash
 from spikelm.data.sources.streams import Document, Documents
 from spikelm.data.sources.task_files import local_root
 from spikelm.data.sources.text_files import count_documents, local_documents, text_files
 from spikelm.data.sources.unlabelled_rows import unlabelled_row_files, with_task_rows
 from spikelm.errors import DataError
 from spikelm.store.file_facts import place_of, recall, remember
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """Pretraining text in files, not read yet."""
+
+    files: list[list[Path]]
+    place: Path | None  # where its survey is kept
+    labelled: Callable[[], Iterator[tuple[str, Document]]]  # every document with its split, in the order of the hash
+    splits: Callable[[Mapping[str, int]], dict[str, Documents]]  # streams of so many documents
+    count: Callable[[], int | None]  # of the documents, about; None where nothing tells
+
+    def load(self) -> LoadedText:
+        """Surveyed, unless that was done before."""
+        survey = recall(self.place) or remember(self.place, _survey(self.labelled()))
+        return LoadedText(dict(self.splits(survey["rows"])), survey["content_hash"])
+
+
+class Survey:
+    """Documents of each split, counted and hashed as they come."""
+
+    def __init__(self) -> None:
+        self.rows = {"train": 0, "validation": 0}
+        self._content = ContentHash()
+
+    def add(self, split: str, document: Document) -> None:
+        self.rows[split] += 1
+        self._content.add([split, document])
+
+    def outcome(self) -> dict[str, Any]:
+        """What is kept of it."""
+        if min(self.rows.values()) < 2:
+            enough = 2 * HELD_OUT_EVERY
+            what = f"the hub's text has {sum(self.rows.values())} documents, expected at least {enough}"
+            raise DataError(what, f"source.documents={enough} or more, of more rows")
+        return {"rows": self.rows, "content_hash": self._content.hexdigest()}
 
 
 def load_documents(source: SourceConfig, cache: Path | None = None, task_rows: int | None = None) -> LoadedText:
@@ -29,7 +72,7 @@ def load_documents(source: SourceConfig, cache: Path | None = None, task_rows: i
     if source.name == "embedded":
         text = _embedded_text(source)
     else:
-        text = _local_text(source, cache) if source.name == "local" else _hub_text(source, cache)
+        text = source_files(source, cache).load()
     return with_task_rows(text, source, task_rows) if task_rows else text
 
 
@@ -54,46 +97,62 @@ def _embedded_text(source: SourceConfig) -> LoadedText:
     return LoadedText({"train": documents[:-held_out], "validation": documents[-held_out:]}, content_hash(documents))
 
 
-def _local_text(source: SourceConfig, cache: Path | None) -> LoadedText:
+def source_files(source: SourceConfig, cache: Path | None) -> TextFiles:
+    """The files of the pretraining text of a source that has files; those of the hub are fetched."""
+    if source.name == "local":
+        return _local_files(source, cache)
+    return _hub_files(source, cache, repository_files(source))
+
+
+def files_at_hand(source: SourceConfig, cache: Path) -> TextFiles | None:
+    """The same without a network; None where the hub's files are not all on this machine."""
+    if source.name == "local":
+        return _local_files(source, cache)
+    files = cached_repository_files(source)
+    return None if files is None else _hub_files(source, cache, files)
+
+
+def _local_files(source: SourceConfig, cache: Path | None) -> TextFiles:
     files = text_files(text_folder(source))
-    place = place_of(cache, files.values(), {"survey": True, "documents": source.documents}) if cache else None
-    survey = recall(place)
-    counts = survey["rows"] if survey else count_documents(files, source.documents)
-    splits = local_documents(files, counts)
-    if survey is None:
-        content = content_hash([split, document] for split in splits for document in splits[split])
-        survey = remember(place, {"rows": counts, "content_hash": content})
-    return LoadedText(dict(splits), survey["content_hash"])
+    counts = made_once(partial(count_documents, files, source.documents))
+
+    def labelled() -> Iterator[tuple[str, Document]]:
+        splits = local_documents(files, counts())
+        return ((split, document) for split in splits for document in splits[split])
+
+    return TextFiles(
+        files=list(files.values()),
+        place=place_of(cache, files.values(), {"survey": True, "documents": source.documents}) if cache else None,
+        labelled=labelled,
+        splits=partial(local_documents, files),
+        count=lambda: sum(counts().values()),
+    )
 
 
-def _hub_text(source: SourceConfig, cache: Path | None) -> LoadedText:
+def _hub_files(source: SourceConfig, cache: Path | None, files: list[list[Path]]) -> TextFiles:
     source = replace(source)  # read by the streams later, whatever becomes of the caller's
-    files = repository_files(source)
     settings = {"survey": True, "documents": source.documents, "rows": [text.rows for text in source.text or []]}
-    place = place_of(cache, files, settings) if cache else None
-    survey = recall(place) or remember(place, _survey(labelled_documents(source, files)))
 
-    def documents(split: str) -> Iterator[Document]:
+    def documents(split: str, count: int) -> Iterator[Document]:
         labelled = labelled_documents(source, files)
         # Counted, not read to the end: the last held-out document comes early in a large corpus.
-        return islice((document for label, document in labelled if label == split), survey["rows"][split])
+        return islice((document for label, document in labelled if label == split), count)
 
-    streams = {split: Documents(partial(documents, split), count) for split, count in survey["rows"].items()}
-    return LoadedText(dict(streams), survey["content_hash"])
+    def splits(rows: Mapping[str, int]) -> dict[str, Documents]:
+        return {split: Documents(partial(documents, split, count), count) for split, count in rows.items()}
+
+    return TextFiles(
+        files=files,
+        place=place_of(cache, files, settings) if cache else None,
+        labelled=partial(labelled_documents, source, files),
+        splits=splits,
+        count=partial(expected_documents, source, files),
+    )
 
 
 def _survey(labelled: Iterator[tuple[str, Document]]) -> dict[str, Any]:
     """Documents of each split and the hash of all, in one reading."""
-    rows = {"train": 0, "validation": 0}
-
-    def counted() -> Iterator[tuple[str, Document]]:
-        for split, document in labelled:
-            rows[split] += 1
-            yield split, document
-
-    content = content_hash(counted())
-    if min(rows.values()) < 2:
-        enough = 2 * HELD_OUT_EVERY
-        what = f"the hub's text has {sum(rows.values())} documents, expected at least {enough}"
-        raise DataError(what, f"source.documents={enough} or more, of more rows")
-    return {"rows": rows, "content_hash": content}
+    survey = Survey()
+    for split, document in labelled:
+        survey.add(split, document)
+    return survey.outcome()

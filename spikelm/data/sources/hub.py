@@ -106,6 +106,35 @@ def repository_files(source: SourceConfig) -> list[list[Path]]:
     ]
 
 
+def cached_repository_files(source: SourceConfig) -> list[list[Path]] | None:
+    """The same without a network: of the mirror or the hub's cache; None where they are not there, or not all."""
+    files: list[list[Path]] = []
+    for text in text_repositories(source):
+        repository = Repository(text.repo, text.config, text.revision)
+        folder = Path(source.mirror) / text.repo if source.mirror else _cached_snapshot(repository)
+        paths = _split_files(folder, text.config, text.split) if folder else []
+        if not paths or _counted(paths) not in (None, len(paths)):
+            return None
+        files.append(paths)
+    return files
+
+
+def expected_documents(source: SourceConfig, files: Sequence[Sequence[Path]]) -> int | None:
+    """About how many documents the repositories have, by the heads of their Parquet files; None for other files."""
+    from pyarrow import ArrowException, parquet
+
+    count = 0
+    for text, paths in zip(text_repositories(source), files, strict=True):
+        if any(path.suffix.lower() != ".parquet" for path in paths):
+            return None
+        try:
+            rows = sum(parquet.read_metadata(path).num_rows for path in paths)
+        except (ArrowException, OSError):  # named with its row when it is read
+            return None
+        count += rows if text.rows == "articles" else -(-rows // SENTENCES)
+    return min(count, source.documents)
+
+
 def labelled_documents(source: SourceConfig, files: Sequence[Sequence[Path]]) -> Iterator[tuple[str, Document]]:
     """At most source.documents documents of all repositories in turns, each with its split: every 20th is held out."""
     repositories = zip(text_repositories(source), files, strict=True)

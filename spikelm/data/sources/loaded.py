@@ -27,12 +27,25 @@ class LoadedText:
         return {"name": source.name, "rows": rows, "content_hash": self.content_hash}
 
 
+class ContentHash:
+    """sha256 over items as JSON lines, one after another."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def add(self, item: Any) -> None:
+        self._digest.update(json.dumps(item, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
 def content_hash(items: Iterable[Any]) -> str:
     """sha256 over the items as JSON lines."""
-    digest = hashlib.sha256()
+    running = ContentHash()
     for item in items:
-        digest.update(json.dumps(item, sort_keys=True, ensure_ascii=False).encode() + b"\n")
-    return digest.hexdigest()
+        running.add(item)
+    return running.hexdigest()
 
 
 def unofficial_counts(task: TaskConfig, rows: Mapping[str, Sized]) -> list[str]:

@@ -67,9 +67,9 @@ def _wikitexts(folder: Path) -> list[Path]:
 
 def count_documents(files: Mapping[str, list[Path]], limit: int) -> dict[str, int]:
     """How many documents each split has: at most `limit` to train on; without a held-out file the last twentieth."""
-    train = sum(1 for _ in islice(_all(files["train"]), limit))
+    train = sum(1 for _ in islice(_all_paragraphs(files["train"]), limit))
     if "validation" in files:
-        counts = {"train": train, "validation": sum(1 for _ in _all(files["validation"]))}
+        counts = {"train": train, "validation": sum(1 for _ in _all_paragraphs(files["validation"]))}
     else:
         kept = max(0, train - max(2, train // 20))
         counts = {"train": kept, "validation": train - kept}
@@ -94,9 +94,25 @@ def _all(paths: Sequence[Path]) -> Iterator[list[str]]:
     return chain.from_iterable(map(read_documents, paths))
 
 
+def _all_paragraphs(paths: Sequence[Path]) -> Iterator[list[str]]:
+    """The documents without the work of cutting sentences: enough to count them."""
+    return chain.from_iterable(_paragraphs(path, _titled(path)) for path in paths)
+
+
 def read_documents(path: Path) -> Iterator[list[str]]:
     """The documents of one file: articles under WikiText's heads, else blocks between blank lines (BERT's format)."""
-    titled = any(is_title for _, is_title in _marked(path))
+    titled = _titled(path)
+    cut = wikitext_sentences if titled else plain_sentences
+    for paragraphs in _paragraphs(path, titled):
+        yield [sentence for paragraph in paragraphs for sentence in cut(paragraph)]
+
+
+def _titled(path: Path) -> bool:
+    return any(is_title for _, is_title in _marked(path))
+
+
+def _paragraphs(path: Path, titled: bool) -> Iterator[list[str]]:
+    """The documents of one file as lists of paragraphs, those with at least one sentence."""
     empty = True
     for document in _articles(path) if titled else _blocks(path):
         empty = False
@@ -124,8 +140,8 @@ def _articles(path: Path) -> Iterator[list[str]]:
             if document:
                 yield document
             document = []
-        elif document is not None and line and not _HEAD.fullmatch(line):
-            document += wikitext_sentences(line)
+        elif document is not None and not _HEAD.fullmatch(line) and _has_word(line):
+            document.append(line)
     if document:
         yield document
 
@@ -134,7 +150,7 @@ def _blocks(path: Path) -> Iterator[list[str]]:
     document: list[str] = []
     for _, raw in chain(numbered_lines(path), [(0, "")]):
         if line := raw.strip():
-            document += plain_sentences(line)
+            document.append(line)
         elif document:
             yield document
             document = []
@@ -154,7 +170,11 @@ def wikitext_sentences(paragraph: str) -> list[str]:
         sentences[-1].append(token)
         ended = ended or token in (".", "!", "?")
     # What has no letter or digit is a quote left alone, not a sentence.
-    return [detokenised(text) for text in map(" ".join, sentences) if any(char.isalnum() for char in text)]
+    return [detokenised(text) for text in map(" ".join, sentences) if _has_word(text)]
+
+
+def _has_word(text: str) -> bool:
+    return any(char.isalnum() for char in text)
 
 
 def detokenised(text: str) -> str:

@@ -27,13 +27,24 @@ def with_task_rows(text: LoadedText, source: SourceConfig, limit: int) -> Loaded
 
     Rows that are evaluated are never read, and no label is kept.
     """
+    rows = task_row_documents(source, limit)
+    articles = text.splits["train"]
+    joined = Documents(partial(_joined, articles, rows), len(articles) + len(rows))
+    content = hash_with_rows(text.content_hash, rows)
+    return LoadedText({**text.splits, "train": joined}, content, text.warnings, task_rows=len(rows))
+
+
+def task_row_documents(source: SourceConfig, limit: int) -> list[Document]:
+    """The first `limit` training rows of each task, each a document of one or two sentences."""
     rows = [document for task in _tasks(source) for document in _documents(task, source, limit)]
     if not rows:
         raise DataError("general.task_rows: the source has no GLUE task", "general.task_rows=null")
-    articles = text.splits["train"]
-    joined = Documents(partial(_joined, articles, rows), len(articles) + len(rows))
-    content = content_hash([text.content_hash, *rows])
-    return LoadedText({**text.splits, "train": joined}, content, text.warnings, task_rows=len(rows))
+    return rows
+
+
+def hash_with_rows(text_hash: str, rows: list[Document]) -> str:
+    """The content hash of a text with rows behind it."""
+    return content_hash([text_hash, *rows])
 
 
 def other_rows(task: TaskConfig, source: SourceConfig, limit: int) -> list[Document]:

@@ -18,9 +18,11 @@ from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.streams import chunks
 from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.data.tokens.encode import EncodedRows, EncodedTextPairs, encode_documents, encode_rows, encode_text_pairs
+from spikelm.data.tokens.manifest import is_prepared
 from spikelm.data.tokens.packed import PackedDocuments, write_documents
+from spikelm.errors import DataError
 from spikelm.machine.disk import disk_errors
-from spikelm.store.checksums import seal_folder, whole_folder
+from spikelm.store.checksums import damaged_in, seal_folder, whole_folder
 from spikelm.store.hashing import digest
 
 ENCODING = 1  # raise when the same text and settings no longer give the same arrays
@@ -38,7 +40,7 @@ def encoded_rows(
         return {"ids": rows.ids, "types": rows.types, "offsets": rows.offsets, "labels": rows.labels}
 
     settings = {"columns": list(task.columns), "kind": task.kind, "max_length": max_length}
-    return EncodedRows(**_arrays(_folder(cache, text, split, tokenizer, settings), make))
+    return EncodedRows(**_arrays(_folder(cache, text.content_hash, split, tokenizer, settings), make))
 
 
 def encoded_text_pairs(
@@ -50,7 +52,7 @@ def encoded_text_pairs(
         "lengths": [task.source_length, task.target_length],
         "frames": [tokenizer.source_frame, tokenizer.target_frame],
     }
-    folder = _folder(cache, text, split, tokenizer.tokenizer, settings)
+    folder = _folder(cache, text.content_hash, split, tokenizer.tokenizer, settings)
     return EncodedTextPairs(**_arrays(folder, lambda: vars(encode_text_pairs(task, text.splits[split], tokenizer))))
 
 
@@ -60,8 +62,12 @@ def encoded_documents(text: LoadedText, split: str, tokenizer: Tokenizer, cache:
     def write(folder: Path) -> None:
         write_documents(folder, (encode_documents(chunk, tokenizer) for chunk in chunks(text.splits[split], CHUNK)))
 
-    folder = _folder(cache, text, split, tokenizer, {"documents": True})
-    if not whole_folder(folder):
+    folder = documents_folder(cache, text.content_hash, split, tokenizer)
+    damaged = damaged_in(folder)
+    if damaged and is_prepared(cache, folder):  # hours of work, of which a shard or two are lost: not thrown away
+        fix = "spikelm-prepare with the overrides of this run makes the damaged shards again"
+        raise DataError(f"{folder} is damaged: {', '.join(damaged)} does not match its checksum", fix)
+    if damaged or not folder.is_dir():
         with disk_errors(cache):
             cache.mkdir(parents=True, exist_ok=True)
         # It may take hours: another run waits instead of doing the same.
@@ -70,11 +76,20 @@ def encoded_documents(text: LoadedText, split: str, tokenizer: Tokenizer, cache:
     return PackedDocuments.open(folder)
 
 
-def _folder(cache: Path, text: LoadedText, split: str, tokenizer: Tokenizer, settings: dict[str, Any]) -> Path:
+def documents_folder(cache: Path, content_hash: str, split: str, tokenizer: Tokenizer) -> Path:
+    """Where the tokenised documents of a split are kept."""
+    return _folder(cache, content_hash, split, tokenizer, {"documents": True})
+
+
+def tokenizer_hash(tokenizer: Tokenizer) -> str:
+    """sha256 of all that a tokenizer is."""
     tokenizer.no_truncation()  # set anew for each encoding, so no part of what the tokenizer is
     tokenizer.no_padding()
-    pieces = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
-    return cache / "encoded" / digest([ENCODING, text.content_hash, split, pieces, settings])
+    return hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
+
+
+def _folder(cache: Path, content_hash: str, split: str, tokenizer: Tokenizer, settings: dict[str, Any]) -> Path:
+    return cache / "encoded" / digest([ENCODING, content_hash, split, tokenizer_hash(tokenizer), settings])
 
 
 def _arrays(folder: Path, make: Callable[[], Arrays]) -> Arrays:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-NAMES = ("ids", "sentences", "documents")
+DTYPES: dict[str, type[np.generic]] = {"ids": np.int32, "sentences": np.int64, "documents": np.int64}
+NAMES = tuple(DTYPES)
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,8 @@ def offsets(lengths: Iterable[int]) -> np.ndarray:
 def write_documents(folder: Path, chunks: Iterator[Sequence[Sequence[np.ndarray]]]) -> None:
     """Write chunks of documents one after another, holding one chunk at a time."""
     with ExitStack() as stack:
-        ids = stack.enter_context(_Growing(folder / "ids.npy", np.int32))
-        sentences = stack.enter_context(_Growing(folder / "sentences.npy", np.int64))
-        documents = stack.enter_context(_Growing(folder / "documents.npy", np.int64))
+        growing = {name: _Growing(folder / f"{name}.npy", dtype) for name, dtype in DTYPES.items()}
+        ids, sentences, documents = (stack.enter_context(array) for array in growing.values())
         for array in (sentences, documents):
             array.append(np.zeros(1, np.int64))
         for chunk in chunks:
@@ -81,23 +81,24 @@ def write_documents(folder: Path, chunks: Iterator[Sequence[Sequence[np.ndarray]
             ids.append(packed.ids)
 
 
+def write_header(file: BinaryIO, dtype: type[np.generic], length: int) -> None:
+    """The head of a .npy file of one dimension, as long for any length: numpy pads it so that it may grow in place."""
+    about = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (length,)}
+    np.lib.format.write_array_header_1_0(file, about)
+
+
 class _Growing:
     """A .npy file of one dimension whose length is not known beforehand: the header is written again at the end."""
 
     def __init__(self, path: Path, dtype: type[np.generic]) -> None:
         self.path = path
-        self.dtype = np.dtype(dtype)
+        self.dtype = dtype
         self.length = 0
         self.last = 0
 
-    def _header(self) -> None:
-        # numpy pads it so that the length may grow in place
-        about = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.length,)}
-        np.lib.format.write_array_header_1_0(self.file, about)
-
     def __enter__(self) -> _Growing:
         self.file = open(self.path, "wb")
-        self._header()
+        write_header(self.file, self.dtype, self.length)
         return self
 
     def append(self, values: np.ndarray) -> None:
@@ -111,6 +112,6 @@ class _Growing:
     ) -> None:
         with self.file as file:
             file.seek(0)
-            self._header()
+            write_header(self.file, self.dtype, self.length)
             file.flush()
             os.fsync(file.fileno())  # a folder that is there is whole, even after a power cut
