@@ -20,6 +20,8 @@ BOTH = ("bert", "spikelm_t1", "spikelm_t4", "lif_bert")
 
 def tasks_of(system: str) -> list[str]:
     texts = ["sum/xsum", "mt/wmt16_enro"]
+    if system == "spikegpt":
+        return ["pretrain"]
     if system in SUMMARISERS:
         return texts[:1] if system != "lif_bart_t1" else texts
     return ["glue/rte", *(texts if system in BOTH else [])]
