@@ -28,7 +28,9 @@ def doctor_main(argv: Sequence[str]) -> int:
         description="What this machine has and what it misses for each scale (docs/doctor.md).",
         epilog="example: spikelm-doctor --scale minilm source.root=DIR",
     )
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="where data are, as for spikelm-run")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="where the data of the scale are, as for spikelm-run"
+    )
     parser.add_argument("--scale", choices=("smoke", "mini", "minilm", "paper"), default="mini")
     parser.add_argument("--runs-dir", default=default_runs_dir())
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="JSON, printed or written to a file")
@@ -40,12 +42,16 @@ def doctor_main(argv: Sequence[str]) -> int:
         return _check(args)
     if args.device or args.quick:
         raise ConfigError("--device and --quick are for --check", "spikelm-doctor --check --quick")
+    if args.overrides and args.scale in ("smoke", "mini"):
+        raise ConfigError(
+            f"{' '.join(args.overrides)}: scale={args.scale} reads no data of yours", "spikelm-doctor --scale minilm"
+        )
     from rich.console import Console
 
     from spikelm.runs.doctor.facts import gather
     from spikelm.runs.doctor.judgement import judged
 
-    findings = judged(gather(Path(args.runs_dir), args.overrides))
+    findings = judged(gather(Path(args.runs_dir), args.scale, args.overrides))
     ready = all(finding.at(args.scale) != "problem" for finding in findings)
     record = {"scale": args.scale, "ready": ready, "findings": [asdict(finding) for finding in findings]}
     _as_json(record, args.json)

@@ -64,12 +64,12 @@ class Facts:
     data: dict[str, DataFacts]  # by scale
 
 
-def gather(runs_dir: Path, overrides: Sequence[str]) -> Facts:
-    """Ask everything; `overrides` say where the data are, as for spikelm-run."""
+def gather(runs_dir: Path, scale: str, overrides: Sequence[str]) -> Facts:
+    """Ask everything; `overrides` say where the data of the scale are, as for spikelm-run."""
     torch, driver = Question(ask_torch), Question(ask_driver)
     services = [(service, _asked(service)) for service in (hub(), wandb())]
     on_cpu, on_gpu = (Question(lambda device=device: missing_to_compile(device)) for device in ("cpu", "cuda"))  # type: ignore[misc]
-    data = {scale: data_facts(scale, runs_dir, overrides) for scale in ("minilm", "paper")}
+    data = {name: data_facts(name, runs_dir, overrides if name == scale else ()) for name in ("minilm", "paper")}
     at_hub, at_wandb = (Asked(service, _answered(service, question)) for service, question in services)
     return Facts(
         python=platform.python_version(),

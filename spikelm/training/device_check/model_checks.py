@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from spikelm.config.compose import load_config
 from spikelm.config.settings.running import TrainerConfig
@@ -38,9 +38,11 @@ SHALLOW = {"loss": 1e-3, "gradient": 5e-2, "firing rate": 1e-3}
 #: All layers: single against double precision gave 5e-3 and 3e-3 on a CPU, bf16 6e-3 and 2e-2.
 DEEP = {"loss": 2e-2, "firing rate": 2e-2}
 DEEP_BF16 = {"loss": 2e-2, "firing rate": 5e-2}
-#: Logits from the cache against those without: equal but for flips, of which one made 1e-2 on a CPU; a wrong cache is
-#: off by their own size.
-CACHED = 0.2
+#: Logits from the cache against those without: rounding gives 4e-7 and one flip 1e-2 on a CPU; a cache whose spikes are
+#: one percent too high, or in the order of other rows or time steps, gives 0.2 to 0.7.
+CACHED = 0.1
+#: Tokens that greedy search writes otherwise: after a flip a row goes its own way.
+WRITTEN = 0.5
 
 
 @dataclass(frozen=True)
@@ -124,10 +126,20 @@ def cache_check(sizes: Sizes, device: torch.device, T: int) -> Check:
         other = 1.0 - float((written[0] == written[1]).double().mean())
         return [
             Measured("logits", relative(one_by_one, whole), CACHED),
-            Measured("generated tokens that differ", other),
+            Measured("generated otherwise", other, WRITTEN),
         ]
 
     return checked("cache", f"bi-spike BART T={T}", compare)
+
+
+def lively(model: Any) -> None:
+    """Draw the linears of all blocks anew, with outputs as large as their inputs.
+
+    As BART starts, its attention adds next to nothing to what passes it by: a wrong cache would not be seen.
+    """
+    for module in model.base_model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=module.in_features**-0.5)
 
 
 def decoded(model: Any, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,8 +155,10 @@ def decoded(model: Any, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _written(model: Any, source: Tensor, tokens: int, use_cache: bool) -> Tensor:
-    options = {"max_new_tokens": tokens, "min_new_tokens": tokens, "num_beams": 1, "do_sample": False}
-    texts: Tensor = model.generate(source, use_cache=use_cache, **options)
+    """Greedily; no token twice, because a model that was never trained repeats its last one for ever."""
+    length = {"max_new_tokens": tokens, "min_new_tokens": tokens}
+    search = {"num_beams": 1, "do_sample": False, "no_repeat_ngram_size": 1}
+    texts: Tensor = model.generate(source, use_cache=use_cache, **length, **search)
     return texts
 
 
