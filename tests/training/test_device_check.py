@@ -22,6 +22,7 @@ from spikelm.machine.environment import environment
 from spikelm.neurons.bispike import BiSpike
 from spikelm.spiking import kv_cache
 from spikelm.training.device_check import model_checks, two_ranks
+from spikelm.training.device_check import report as report_module
 from spikelm.training.device_check.comparison import Check, Measured, NotHereError, apart, checked, relative
 from spikelm.training.device_check.model_checks import Sizes, bert_checks, cache_check
 from spikelm.training.device_check.neuron_checks import neuron_checks, one_of_each_kernel, quantizer_checks
@@ -205,6 +206,18 @@ def test_the_table_names_what_is_not_ok(capsys: pytest.CaptureFixture[str]) -> N
     assert "| fp32, eager | plain | 32 x 128 | 100,000 | 1.00 | 10.00 | 11.40 |" in printed
     assert told(checks[2]) == "skipped ranks two: there is one GPU"
     assert json.loads(json.dumps(asdict(report)))["checks"][1]["measured"][0]["value"] == 0.5
+
+
+def test_a_step_that_fails_loses_nothing_of_what_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*args: object) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    before = Check("neuron", "bispike T=4", "ok")
+    monkeypatch.setattr(report_module, "_comparisons", lambda *args: iter([before]))
+    monkeypatch.setattr(report_module, "speeds", no_memory)
+    report = report_module.check_device("cpu", True, lambda result: None)
+    assert report.checks[0] == before
+    assert [check.note for check in report.problems] == ["OutOfMemoryError: out of memory"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

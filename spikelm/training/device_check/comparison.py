@@ -62,9 +62,14 @@ def checked(part: str, name: str, compare: Callable[[], Sequence[Measured]]) -> 
     except NotHereError as reason:
         return Check(part, name, "skipped", note=str(reason))
     except Exception as error:  # a wrong device, an unknown kernel, no memory: whatever a new device raises
-        said = str(error).strip().partition("\n")[0]
-        return Check(part, name, "problem", note=f"{type(error).__name__}: {said}")
+        return failed(part, name, error)
     return Check(part, name, "ok" if all(item.within for item in measured) else "problem", measured)
+
+
+def failed(part: str, name: str, error: Exception) -> Check:
+    """A comparison that ended with an error."""
+    said = str(error).strip().partition("\n")[0]
+    return Check(part, name, "problem", note=f"{type(error).__name__}: {said}")
 
 
 def apart(values: Tensor, reference: Tensor, share: float) -> Tensor:

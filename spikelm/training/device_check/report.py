@@ -14,7 +14,7 @@ from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
 from spikelm.errors import ConfigError
 from spikelm.machine.environment import Environment, environment
 from spikelm.machine.torch_build import build_of
-from spikelm.training.device_check.comparison import Check
+from spikelm.training.device_check.comparison import Check, failed
 from spikelm.training.device_check.model_checks import Sizes, compiled_model_check, model_checks
 from spikelm.training.device_check.neuron_checks import (
     TIME_STEPS,
@@ -92,9 +92,13 @@ def check_device(name: str, quick: bool, heard: Callable[[Check | Speed], None])
         checks.append(check)
         heard(check)
     timed: list[Speed] = []
-    for speed in speeds(how.timed, device, how.repeats):
-        timed.append(speed)
-        heard(speed)
+    try:
+        for speed in speeds(how.timed, device, how.repeats):
+            timed.append(speed)
+            heard(speed)
+    except Exception as error:  # what was compared before is not lost
+        checks.append(failed("speed", "training step", error))
+        heard(checks[-1])
     for check in memory_checks(timed):
         checks.append(check)
         heard(check)
