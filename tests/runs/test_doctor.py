@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from spikelm.cli.doctor import doctor_main
+from spikelm.data.tokens.manifest import FORMAT, Counts, Manifest, PreparedSettings, PreparedSplit, write_manifest
 from spikelm.errors import ConfigError
 from spikelm.machine.compilers import Missing
 from spikelm.machine.gpus import DriverAnswer, Gpu
@@ -191,13 +192,16 @@ def test_files_of_a_task_in_a_folder_of_the_users(tmp_path: Path) -> None:
 
 def test_prepared_text_is_that_of_the_manifests(tmp_path: Path) -> None:
     cache = tmp_path / ".cache"
-    assert data_facts("paper", tmp_path, []).fix == "spikelm-prepare scale=paper"
-    for name, source, tokens in (("a", "hub", 4_300_000_000), ("b", "local", 7), ("c", "hub", 5)):
+    assert data_facts("paper", tmp_path, []).fix == "spikelm-prepare scale=paper task=pretrain"
+    texts = {"a": ("hub", 4_300_000_000), "b": ("local", 7), "gone": ("hub", 9**12), "damaged": ("hub", 9**12)}
+    for name, (source, tokens) in texts.items():
+        settings = PreparedSettings(source, 10, 0, [], 4)
+        splits = {"train": PreparedSplit(name, Counts(1, 1, tokens))}
         (cache / "prepared" / name).mkdir(parents=True)
-        manifest = {"settings": {"source": source}, "splits": {"train": {"counts": {"tokens": tokens}}}}
-        (cache / "prepared" / name / "manifest.json").write_text(json.dumps(manifest))
-    (cache / "prepared" / "d").mkdir()
-    (cache / "prepared" / "d" / "manifest.json").write_text("{")
+        write_manifest(cache / "prepared" / name, Manifest(FORMAT, "0.1", settings, "", 9, "", [], splits, []))
+        if name != "gone":
+            (cache / "encoded" / name).mkdir(parents=True)
+    (cache / "prepared" / "damaged" / "manifest.json").write_text("{")
     assert prepared_tokens(cache, "hub") == 4_300_000_000
     assert prepared_tokens(cache, "embedded") == 0
     assert data_facts("paper", tmp_path, []) == DataFacts("4.30 billion tokens of pretraining text are prepared")

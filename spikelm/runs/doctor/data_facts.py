@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from spikelm.config.compose import load_config
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.source import HubText
+from spikelm.data.tokens.manifest import MANIFEST, read_manifest
 from spikelm.errors import SpikeLMError
 from spikelm.machine.services import hub_cache
 
@@ -54,7 +54,7 @@ def _text(config: Config, runs_dir: Path) -> DataFacts:
     repositories = config.source.text or []
     here = [text.repo for text in repositories if _is_here(text, config.source.mirror)]
     told = f"{len(here)} of {len(repositories)} repositories downloaded"
-    return DataFacts(told, "no prepared pretraining text", f"spikelm-prepare scale={config.scale}")
+    return DataFacts(told, "no prepared pretraining text", f"spikelm-prepare scale={config.scale} task=pretrain")
 
 
 def _is_here(text: HubText, mirror: str | None) -> bool:
@@ -65,13 +65,12 @@ def _is_here(text: HubText, mirror: str | None) -> bool:
 
 
 def prepared_tokens(cache: Path, source: str) -> int:
-    """Tokens of the largest training text of a source that the manifests of preparations name; 0 without one."""
+    """Tokens of the largest training text of a source that was prepared and is still there; 0 without one."""
     largest = 0
-    for path in cache.glob("prepared/*/manifest.json"):
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-            if manifest["settings"]["source"] == source:
-                largest = max(largest, int(manifest["splits"]["train"]["counts"]["tokens"]))
-        except (OSError, ValueError, KeyError, TypeError):  # half written, or of another version
-            continue
+    for path in cache.glob(f"prepared/*/{MANIFEST}"):
+        manifest = read_manifest(path.parent)
+        if manifest is not None and manifest.settings.source == source:
+            train = manifest.splits["train"]
+            if (cache / "encoded" / train.folder).is_dir():
+                largest = max(largest, train.counts.tokens)
     return largest
