@@ -83,3 +83,7 @@ report: $(READY) ## list the runs and write the page: runs/report/index.html
 clean: ## remove the environment and caches; runs stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -not -path './runs/*' -prune -exec rm -rf {} +
+
+.PHONY: gpu-check
+gpu-check: $(READY) ## ten minutes on one GPU: does it compute what the CPU computes, how fast (QUICK=1, DEVICE=cpu; docs/doctor.md)
+	$(BIN)/spikelm-doctor --check $(if $(QUICK),--quick) $(if $(DEVICE),--device $(DEVICE)) --json runs/gpu-check.json

@@ -176,5 +176,12 @@ def verify() -> None:
     _guard(lambda: verify_main(sys.argv[1:]))
 
 
+def doctor() -> None:
+    """spikelm-doctor: what this machine has and misses for each scale, and whether its device computes correctly."""
+    from spikelm.cli.doctor import doctor_main
+
+    _guard(lambda: doctor_main(sys.argv[1:]))
+
+
 if __name__ == "__main__":
     run()

@@ -1,4 +1,4 @@
-"""Where a run was made: commit, platform, versions of libraries."""
+"""Where a run was made: commit, platform, versions of libraries, GPUs and what drives them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from importlib import metadata
 from pathlib import Path
 
 from spikelm import __version__
+from spikelm.machine.gpus import Gpu, gpus
+from spikelm.machine.torch_build import TorchBuild
 
 LIBRARIES = (
     "torch", "lightning", "transformers", "tokenizers", "datasets", "torchmetrics", "safetensors",
@@ -19,7 +21,10 @@ LIBRARIES = (
 
 @dataclass(frozen=True)
 class Environment:
-    """environment.json: the commit (None outside a checkout of this project), the platform, the libraries."""
+    """environment.json: the commit (None outside a checkout of this project), the platform, the libraries, the GPUs.
+
+    `cuda`, `cudnn` and `nccl` are those that torch was built with: None for a build without CUDA.
+    """
 
     git_commit: str | None
     git_dirty: bool | None
@@ -27,6 +32,10 @@ class Environment:
     platform: str
     cpu_count: int | None
     versions: dict[str, str]
+    gpus: tuple[Gpu, ...] = ()
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
 
 
 def _git(*arguments: str) -> str | None:
@@ -46,8 +55,11 @@ def _version(library: str) -> str | None:
         return None
 
 
-def environment() -> Environment:
-    """Commit, platform and library versions; no environment variables, no host or user names."""
+def environment(torch_build: TorchBuild | None = None) -> Environment:
+    """Commit, platform, versions and GPUs; no environment variables, no host or user names.
+
+    Whoever has loaded torch passes on what it was built with.
+    """
     # An installed copy inside somebody else's checkout must not claim that checkout's commit.
     ours = _git("rev-parse", "--show-toplevel") == str(Path(__file__).resolve().parents[2])
     commit = _git("rev-parse", "HEAD") if ours else None
@@ -61,4 +73,8 @@ def environment() -> Environment:
         platform=platform.platform(),
         cpu_count=os.cpu_count(),
         versions=versions,
+        gpus=gpus(),
+        cuda=torch_build.cuda if torch_build else None,
+        cudnn=torch_build.cudnn if torch_build else None,
+        nccl=torch_build.nccl if torch_build else None,
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cache
+
+from spikelm.machine.questions import Question
 
 QUERY = "index,uuid,name,memory.total,driver_version"
 PATIENCE = 10  # seconds: a driver that hangs must not hang a plan
@@ -20,15 +23,39 @@ class Gpu:
     driver: str
 
 
+@dataclass(frozen=True)
+class DriverAnswer:
+    """The GPUs that this process may use, and why none are known where the driver's tool could not be asked."""
+
+    gpus: tuple[Gpu, ...] = ()
+    trouble: str | None = None
+
+
 @cache
-def gpus() -> tuple[Gpu, ...]:
-    """The GPUs that this process may use (CUDA_VISIBLE_DEVICES), in the driver's order; none without a driver."""
+def ask_driver() -> DriverAnswer:
+    """What nvidia-smi says; one that hangs is left to itself."""
+    if shutil.which("nvidia-smi") is None:
+        return DriverAnswer(trouble="there is no nvidia-smi, so no driver of NVIDIA's")
+    return Question(_nvidia_smi).answer(PATIENCE) or DriverAnswer(
+        trouble=f"nvidia-smi did not answer within {PATIENCE} seconds"
+    )
+
+
+def _nvidia_smi() -> DriverAnswer:
     command = ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    return visible(answer, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    except subprocess.CalledProcessError as error:  # it says why on either of the two
+        said = (error.stderr or error.stdout or "").strip().splitlines()
+        return DriverAnswer(trouble=said[0] if said else f"nvidia-smi ended with code {error.returncode}")
+    except (OSError, subprocess.SubprocessError) as error:
+        return DriverAnswer(trouble=str(error))
+    return DriverAnswer(visible(done.stdout, os.environ.get("CUDA_VISIBLE_DEVICES")))
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """The GPUs that this process may use (CUDA_VISIBLE_DEVICES), in the driver's order; none without a driver."""
+    return ask_driver().gpus
 
 
 def visible(answer: str, chosen: str | None) -> tuple[Gpu, ...]:

@@ -21,6 +21,7 @@ from spikelm.errors import SpikeLMError
 from spikelm.machine.disk import cannot_write, disk_is_full
 from spikelm.machine.environment import Environment, environment
 from spikelm.machine.signals import listening
+from spikelm.machine.torch_build import build_of
 from spikelm.runs.identity import id_of
 from spikelm.runs.labels import label, labels, title
 from spikelm.runs.prerequisites import prerequisites
@@ -100,9 +101,11 @@ def _damaged(run: Run, result: Result) -> list[str]:
 
 def _run(config: Config, run: Run, needed: Mapping[str, Finished], console: Console) -> Result:
     """Train and measure with records and tracker around it; whatever happens, both are closed."""
+    import torch
+
     from spikelm.training.launch import train
 
-    about = environment()
+    about = environment(build_of(torch))
     run.start(config, about)
     console.print(f"run {run.id} in {run.directory}", soft_wrap=True, highlight=False)
     tracker = _tracker(config, run, console)

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from spikelm.machine import environment as environment_module
 from spikelm.machine.environment import environment
+from spikelm.machine.gpus import Gpu
+from spikelm.machine.torch_build import TorchBuild
 
 
 def test_environment_has_versions_and_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,3 +46,13 @@ def test_environment_names_its_own_commit(tmp_path: Path, monkeypatch: pytest.Mo
     assert environment().git_commit is None
     monkeypatch.setenv("PATH", "")
     assert environment().git_commit is None
+
+
+def test_gpus_and_what_drives_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment_module, "gpus", lambda: (Gpu("NVIDIA H100", 85.5, "560.35"),) * 2)
+    record = asdict(environment(TorchBuild("2.13.0+cu126", "12.6", "91002", "2.27.5")))
+    assert record["gpus"] == ({"name": "NVIDIA H100", "memory_gb": 85.5, "driver": "560.35"},) * 2
+    assert (record["cuda"], record["cudnn"], record["nccl"]) == ("12.6", "91002", "2.27.5")
+    monkeypatch.setattr(environment_module, "gpus", lambda: ())
+    without = environment()
+    assert (without.gpus, without.cuda, without.cudnn, without.nccl) == ((), None, None, None)

@@ -8,7 +8,6 @@ from itertools import product
 
 import pytest
 import torch
-from torch._inductor import cpp_builder, exc
 
 from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.kernels import compiled
@@ -87,17 +86,17 @@ def test_compiled_neuron_equals_the_eager_one(T: int) -> None:
     torch.testing.assert_close(found[0][1], found[1][1], rtol=0, atol=1e-5)
 
 
-def test_without_a_compiler_one_warning_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> str:
-        raise exc.InvalidCxxCompiler
-
-    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", none)
+def test_without_a_compiler_one_warning_for_each_device_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("CC", "no-such-compiler")
     compiled.can_compile.cache_clear()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        assert [compiled.can_compile() for _ in range(3)] == [False] * 3
-    assert [str(one.message) for one in seen if "C++ compiler" in str(one.message)] != []
-    assert len(seen) == 1
+        assert [compiled.can_compile(device) for device in ("cpu", "cpu", "cuda", "cuda")] == [False] * 4
+    on_cpu, on_gpu = (str(warning.message) for warning in seen)
+    assert "C++ compiler (no no-such-compiler)" in on_cpu
+    assert "apt install g++" in on_cpu
+    assert "a C compiler (no no-such-compiler)" in on_gpu
     compiled.can_compile.cache_clear()
 
 

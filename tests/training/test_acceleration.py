@@ -33,7 +33,7 @@ def test_off_changes_nothing() -> None:
 
 
 def test_compiled_inside_and_as_before_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acceleration, "can_compile", lambda: True)
+    monkeypatch.setattr(acceleration, "can_compile", lambda device: True)
     one = model()
     with accelerated(one, replace(PLAIN, compile="model", activation_checkpointing=True)):
         assert all(neuron.compiled for neuron in neurons(one))
@@ -45,7 +45,7 @@ def test_compiled_inside_and_as_before_outside(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_a_compiler_training_goes_on_in_eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acceleration, "can_compile", lambda: False)
+    monkeypatch.setattr(acceleration, "can_compile", lambda device: False)
     one = model()
     with accelerated(one, replace(PLAIN, compile="model")):
         assert one(input_ids=torch.zeros(1, 4, dtype=torch.long)).last_hidden_state.isfinite().all()
@@ -53,7 +53,7 @@ def test_without_a_compiler_training_goes_on_in_eager(monkeypatch: pytest.Monkey
 
 
 def test_only_the_blocks_of_a_bert_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acceleration, "can_compile", lambda: True)
+    monkeypatch.setattr(acceleration, "can_compile", lambda device: True)
     other = GPT2Model(GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2))
     with (
         pytest.raises(ConfigError, match=r"compile=model is for a BERT"),

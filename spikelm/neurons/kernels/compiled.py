@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from spikelm.machine.compilers import missing_to_compile
 from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.packing import ROWS, SILENT, lanes
 
@@ -101,14 +102,11 @@ class CompiledClip(torch.autograd.Function):
         return grads.view(grad.shape), None, None
 
 
-@lru_cache(maxsize=1)
-def can_compile() -> bool:
-    """Whether torch.compile finds a C++ compiler; if not, says so once."""
-    from torch._inductor import cpp_builder, exc
-
-    try:
-        cpp_builder.get_cpp_compiler()
-    except (exc.InvalidCxxCompiler, RuntimeError, OSError):
-        warnings.warn("no C++ compiler is found: trainer.compile is off for this run (install g++)", stacklevel=2)
-        return False
-    return True
+@lru_cache(maxsize=4)
+def can_compile(device: str = "cpu") -> bool:
+    """Whether torch.compile finds what it needs for a device (`cpu` or `cuda`); if not, says once what is missing."""
+    missing = missing_to_compile(device)
+    if missing:
+        what, fixes = ", ".join(item.what for item in missing), "; ".join(item.fix for item in missing)
+        warnings.warn(f"torch.compile misses {what}: trainer.compile is off for this run ({fixes})", stacklevel=2)
+    return not missing

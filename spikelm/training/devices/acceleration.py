@@ -45,7 +45,7 @@ def compiled_parts(config: TrainerConfig, device: torch.device) -> str:
     asked = config.compile
     if asked == "auto":
         asked = "neurons" if device.type == "cuda" else "off"
-    return asked if asked != "off" and can_compile() else "off"
+    return asked if asked != "off" and can_compile(device.type) else "off"
 
 
 def blocks(model: Any) -> list[nn.Module]:

@@ -1,0 +1,105 @@
+"""The hub and W&B as this machine sees them: reachable, forbidden by a variable, logged in. No key is passed on."""
+
+from __future__ import annotations
+
+import http.client
+import netrc
+import os
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+HUB = "https://huggingface.co"
+WANDB = "https://api.wandb.ai"
+#: variables that forbid the network, with the values that do; libraries read them in any case
+HUB_OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
+TRUE = ("1", "on", "yes", "true")
+PORTS = {"http": 80, "https": 443}
+WANDB_OFF = ("offline", "disabled", "dryrun")
+
+
+@dataclass(frozen=True)
+class Service:
+    """One service: its address, the setting that forbids to ask it, and whether a key is at hand."""
+
+    address: str
+    forbidden: str  # NAME=value of the variable, or nothing
+    logged_in: bool
+
+    @property
+    def host(self) -> str:
+        """The address without a name and password that it may have."""
+        return urlsplit(self.address).hostname or self.address.rpartition("@")[2]
+
+
+def hub() -> Service:
+    """The hub, as huggingface_hub looks for it and its token."""
+    forbidden = next((f"{name}={value}" for name in HUB_OFFLINE if (value := _said(name)).lower() in TRUE), "")
+    named = any(_said(name) for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"))
+    file = Path(_said("HF_TOKEN_PATH") or hub_home() / "token").expanduser()
+    return Service(_said("HF_ENDPOINT") or HUB, forbidden, named or _has_text(file))
+
+
+def hub_home() -> Path:
+    """Where the hub's library keeps its token and its cache."""
+    cache = Path(_said("XDG_CACHE_HOME") or "~/.cache")
+    return Path(_said("HF_HOME") or cache / "huggingface").expanduser()
+
+
+def hub_cache() -> Path:
+    """The hub's cache of repositories."""
+    return Path(_said("HF_HUB_CACHE") or hub_home() / "hub").expanduser()
+
+
+def wandb() -> Service:
+    """W&B, as its library looks for it and its key."""
+    address, mode = _said("WANDB_BASE_URL") or WANDB, _said("WANDB_MODE").lower()
+    forbidden = f"WANDB_MODE={mode}" if mode in WANDB_OFF else ""
+    return Service(address, forbidden, bool(_said("WANDB_API_KEY")) or _in_netrc(urlsplit(address).hostname or ""))
+
+
+def unreachable(address: str, seconds: float) -> str:
+    """Why an address does not answer, or nothing; proxies are used as the libraries use them.
+
+    A resolver may take longer than `seconds`: whoever asks waits no longer than they want to (questions.py).
+    """
+    try:
+        parts = urlsplit(address)
+        place = f"{parts.scheme}://{parts.hostname}:{parts.port or PORTS[parts.scheme]}/"  # no name, no password
+    except (KeyError, ValueError):
+        return "it is no address of the web"
+    request = urllib.request.Request(place, method="HEAD", headers={"User-Agent": "spikelm-doctor"})
+    try:
+        with urllib.request.urlopen(request, timeout=seconds):
+            return ""
+    except urllib.error.HTTPError as answer:  # whatever it answers, it is there; but not when it is down
+        return f"it answers with code {answer.code}" if answer.code >= 500 else ""
+    except urllib.error.URLError as error:
+        return str(error.reason)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return str(error) or type(error).__name__
+
+
+def _said(name: str) -> str:
+    return os.environ.get(name, "").strip()
+
+
+def _has_text(file: Path) -> bool:
+    try:
+        return bool(file.read_text().strip())
+    except (OSError, ValueError):
+        return False
+
+
+def _in_netrc(host: str) -> bool:
+    names = [_said("NETRC")] if _said("NETRC") else ["~/.netrc", "~/_netrc"]
+    for name in names:
+        try:
+            entry = netrc.netrc(str(Path(name).expanduser())).hosts.get(host)
+        except (OSError, netrc.NetrcParseError, RuntimeError):
+            continue
+        if entry is not None and entry[2]:
+            return True
+    return False

@@ -1,0 +1,76 @@
+"""The weights and texts that the runs of a scale read: where they are looked for, and what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spikelm.config.compose import load_config
+from spikelm.config.settings.schema import Config
+from spikelm.config.settings.source import HubText
+from spikelm.data.tokens.manifest import MANIFEST, read_manifest
+from spikelm.errors import SpikeLMError
+from spikelm.machine.services import hub_cache
+
+ROWS_TASK = "task=glue/rte"  # whose files stand for those of all, unless the command names another task
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What is there, and what is missing with its fix; nothing is missing where all of it is there."""
+
+    there: str
+    missing: str = ""
+    fix: str = ""
+
+
+def data_facts(scale: str, runs_dir: Path, overrides: Sequence[str]) -> DataFacts:
+    """What a scale reads: files and weights of minilm, the prepared text of paper."""
+    default = ROWS_TASK if scale == "minilm" else "task=pretrain"
+    named = any(override.startswith("task=") for override in overrides)
+    try:
+        config = load_config([f"scale={scale}", *([] if named else [default]), *overrides])
+        return _files(config) if config.source.name == "local" else _text(config, runs_dir)
+    except SpikeLMError as error:
+        return DataFacts("", error.what, error.fix or "")
+
+
+def _files(config: Config) -> DataFacts:
+    """The files of the task in a folder of the user's; its weights were looked at when the config was read."""
+    from spikelm.data.sources.task_files import task_files, task_root
+
+    files = task_files(config.task, task_root(config.task, config.source), ("train", *config.task.splits))
+    count = sum(len(paths) for paths in files.values())
+    return DataFacts(f"{config.task.name}: {count} files in {config.source.root}; weights of {config.backbone.name}")
+
+
+def _text(config: Config, runs_dir: Path) -> DataFacts:
+    """Text that `spikelm-prepare` has tokenised, or else the repositories that it would read."""
+    if config.source.name == "embedded":
+        return DataFacts("made by the program itself")
+    if tokens := prepared_tokens(runs_dir / ".cache", config.source.name):
+        return DataFacts(f"{tokens / 1e9:.2f} billion tokens of pretraining text are prepared")
+    repositories = config.source.text or []
+    here = [text.repo for text in repositories if _is_here(text, config.source.mirror)]
+    told = f"{len(here)} of {len(repositories)} repositories downloaded"
+    return DataFacts(told, "no prepared pretraining text", f"spikelm-prepare scale={config.scale} task=pretrain")
+
+
+def _is_here(text: HubText, mirror: str | None) -> bool:
+    if mirror:
+        return (Path(mirror) / text.repo).is_dir()
+    folder = hub_cache() / f"datasets--{text.repo.replace('/', '--')}" / "snapshots"
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def prepared_tokens(cache: Path, source: str) -> int:
+    """Tokens of the largest training text of a source that was prepared and is still there; 0 without one."""
+    largest = 0
+    for path in cache.glob(f"prepared/*/{MANIFEST}"):
+        manifest = read_manifest(path.parent)
+        if manifest is not None and manifest.settings.source == source:
+            train = manifest.splits["train"]
+            if (cache / "encoded" / train.folder).is_dir():
+                largest = max(largest, train.counts.tokens)
+    return largest
