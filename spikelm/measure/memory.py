@@ -107,9 +107,10 @@ class _Model:
         scratch = [self.scratch(stack) for stack in self.stacks]
         if self.config.trainer.activation_checkpointing:
             inputs = sum(self.copies * stack.layers * stack.tokens * self.size.hidden * FLOAT for stack in self.stacks)
-            kept = self.embeddings() + inputs + self.compared()
+            kept = self.embeddings() + inputs
             again = max(layer + more for layer, more in zip(layers, scratch, strict=True))
-            return max(kept + again, kept + self.head() + max(self.recorded(), self.answered()))
+            losses = self.compared() + max(again, self.head() + self.answered())
+            return kept + max(self.recorded(), losses)
         kept = self.embeddings() + sum(s.layers * layer for s, layer in zip(self.stacks, layers, strict=True))
         backward = kept + self.compared() + (self.map_scratch(self.stacks[0]) if self.whole_maps else 0)
         return max(kept + max(scratch), backward, kept + self.compared() + self.head() + self.answered())
@@ -199,7 +200,8 @@ class _Model:
 
         Without time steps what the student records is what its layers keep, unless they keep it rounded.
         """
-        sides = 2 if self.config.time_steps > 1 or _autocast(self.config) else 1
+        rounded = _autocast(self.config) and self.size.attention_dropout > 0
+        sides = 2 if self.config.time_steps > 1 or rounded else 1
         largest = max(self.size.heads * stack.maps for stack in self.stacks) * FLOAT if self.maps else 0
         return self.rows * (sides * sum(map(self.outputs, self.stacks)) + largest)
 

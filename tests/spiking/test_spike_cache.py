@@ -278,10 +278,11 @@ def test_cached_generation_computes_each_token_once(small_seq2seq, bispike) -> N
 def test_spikes_of_a_neuron_are_packed_without_a_look_at_them(small_seq2seq, name: str, monkeypatch) -> None:
     """A look would be waited for on a GPU, at every token: the neuron says how high its spikes are."""
     model = made("bart", small_seq2seq, None, NEURONS[name], 4)
-    expected = model.generate(**prompt(), max_length=8, use_cache=False)
+    inputs = prompt()
+    expected = model.generate(**inputs, max_length=8, use_cache=False)
     monkeypatch.setattr("spikelm.spiking.kv_cache.amplitudes", lambda *_: pytest.fail("the values were looked at"))
     monkeypatch.setattr(torch, "equal", lambda *_: pytest.fail("the values were compared"))
-    generated = model.generate(**prompt(), max_length=8)
+    generated = model.generate(**inputs, max_length=8)
     monkeypatch.undo()
     assert torch.equal(generated, expected)
 
