@@ -23,6 +23,8 @@ FLOAT, HALF, BYTE = 4, 2, 1
 MASKED = 0.15  # of the tokens, whose logits a pretraining on masked words computes
 #: neurons that keep packed levels and masks for the backward; any other keeps its input and its output
 PACKING = ("spikelm.neurons.bispike.BiSpike", "spikelm.neurons.lif.LIF")
+#: maps that the losses on one layer's maps, scores and relations keep, counted on the fake device of tests/accelerator
+KEPT_BY_MAPS, KEPT_BY_SCORES, KEPT_BY_RELATIONS = 1, 5, 10
 MAPS_IN_BACKWARD = 3  # attention maps that are alive at once while one layer's are differentiated
 
 
@@ -92,6 +94,11 @@ class _Model:
         self.imitates = _teacher(config)
         by_layers = self.imitates and config.task.kind not in ("general", "pretrain")
         self.maps = by_layers and bool(losses.attention)
+        self.compared_maps = by_layers * (
+            KEPT_BY_MAPS * bool(losses.attention)
+            + KEPT_BY_SCORES * bool(losses.scores)
+            + KEPT_BY_RELATIONS * bool(losses.relations)
+        )
         self.states = self.imitates and (not by_layers or bool(losses.hidden))
         self.answers = by_layers and bool(losses.logits) and self.pairs
         self.whole_maps = self.maps or config.variant.attention != "real"  # torch's fused attention keeps none
@@ -187,10 +194,10 @@ class _Model:
         return FLOAT * (states + maps)
 
     def compared(self) -> float:
-        """What losses on layers keep: both states, and the difference of maps."""
+        """What losses on layers keep: both states, differences of maps, products of scores and relations."""
         each = sum(
             (2 if self.states else 0) * (s.layers + 1) * s.tokens * self.size.hidden
-            + (s.layers * self.size.heads * s.maps if self.maps else 0)
+            + self.compared_maps * s.layers * self.size.heads * s.maps
             for s in self.stacks
         )
         return self.rows * each * FLOAT
