@@ -9,8 +9,8 @@ from spikelm.catalog.kinds import kind_of, plain_terms, spiking_terms
 from spikelm.config.devices import device_count, device_memory
 from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.config.settings.schema import Config
+from spikelm.measure.memory import training_memory_gb
 
-FLOAT = 4  # bytes
 USABLE_MEMORY = 0.9  # of a device: the rest is for its context, the libraries' work space and fragmentation
 
 
@@ -111,33 +111,3 @@ def trained_parameters(config: Config) -> int | None:
         return None
     labels = len(config.task.labels) if config.task.kind == "classification" else 1
     return parameter_count(_trained(config), config.task.kind == "pretrain", labels)
-
-
-def training_memory_gb(config: Config, parameters: int, rows: int) -> float:
-    """Of one device that computes `rows` at a time, rough: weights, gradients, moments, what every layer keeps."""
-    size, stage, T = config.backbone, config.stage, config.time_steps
-    if config.task.kind != "seq2seq":
-        kept = config.depth * T * rows * stage.max_length * _layer_floats(config, stage.max_length)
-        return (4 * parameters + kept) * FLOAT / 1e9
-    source, target = config.task.source_length, config.task.target_length
-    decoder, h = size.decoder_layers or size.layers, size.hidden
-    encoder = size.layers * source * _layer_floats(config, source)
-    # cross attention: two inputs, query, context and maps of a target's token; keys and values of a source's
-    cross = target * (4 * h + size.heads * source) + source * 3 * h
-    itself = decoder * (target * _layer_floats(config, target) + cross)
-    logits = 3 * target * size.vocab  # with their softmax and its gradient
-    total = 4 * parameters + rows * (T * (encoder + itself) + logits)
-    if config.distills and config.distill.from_teacher:
-        maps = size.heads * (size.layers * source**2 + decoder * target * (target + source))
-        states = (size.layers + 1) * source * h + (decoder + 1) * target * h
-        told = (maps if config.distill.losses.attention else 0) + (states if config.distill.losses.hidden else 0)
-        total += parameters + rows * (told + target * size.vocab)
-    return total * FLOAT / 1e9
-
-
-def _layer_floats(config: Config, length: int) -> float:
-    """A token's share of what one layer keeps: inputs of linears and norms, q, k, v, maps and the FFN's two sides."""
-    size = config.backbone
-    floats = 8 * size.hidden + 2 * size.intermediate + size.heads * length
-    codes = (4 * size.hidden + size.intermediate) / FLOAT if config.fires else 0  # one byte a spike
-    return floats + codes

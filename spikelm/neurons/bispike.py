@@ -58,6 +58,9 @@ class BiSpike(AmplitudeNeuron):
             alpha = alpha.clamp_min(ALPHA_FLOOR)
         return clip_spikes(x, alpha, self.rule, self.compiled)
 
+    def heights(self, like: Tensor) -> Tensor | None:
+        return (self.alpha.clamp_min(ALPHA_FLOOR) if self.learnable else self.alpha).to(like.dtype)
+
     def find_alpha(self, x: Tensor) -> None:
         """a_t = k mean|m_t|, step by step because m_{t+1} depends on the spikes at t (paper equation 11)."""
 

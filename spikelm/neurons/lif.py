@@ -52,6 +52,9 @@ class LIF(Neuron):
             unit_spikes.packed = Packed(packed.levels, packed.alpha / self.theta, unit_spikes.shape)  # type: ignore[attr-defined]
         return unit_spikes
 
+    def heights(self, like: Tensor) -> Tensor | None:
+        return like.new_ones(self.T)
+
     def _theta(self, x: Tensor) -> Tensor:
         dtype = torch.promote_types(x.dtype, torch.float32)
         return torch.full((self.T,), self.theta, dtype=dtype, device=x.device)

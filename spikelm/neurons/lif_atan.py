@@ -22,3 +22,6 @@ class LIFAtan(Neuron):
 
     def forward(self, x: Tensor) -> Tensor:
         return LeakyArctan.apply(x, self.tau, self.theta)
+
+    def heights(self, like: Tensor) -> Tensor | None:
+        return like.new_ones(self.T)

@@ -23,6 +23,10 @@ class Neuron(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         raise TypeError(f"{type(self).__name__} does not say how it fires")
 
+    def heights(self, like: Tensor) -> Tensor | None:
+        """a_t (T,) where every spike is -a_t, 0 or a_t whatever is read, in the type of `like`; None: spikes tell."""
+        return None
+
     def fit_to(self, features: int) -> None:
         """Called once by spikify with the size of the last axis; a neuron with one value per channel makes it here."""
 

@@ -21,6 +21,19 @@ def over_time(neuron: Neuron, x: Tensor) -> Tensor:
     return neuron(x.unflatten(0, (neuron.T, -1))).flatten(0, 1)
 
 
+def mark(spikes: Tensor, neuron: Neuron) -> Tensor:
+    """The spikes, carrying the neuron that they and their views are of: whoever packs them need not look at them."""
+    root = spikes if spikes._base is None else spikes._base
+    root.fired_by = neuron  # type: ignore[attr-defined]
+    return spikes
+
+
+def firing_neuron(x: Tensor) -> Neuron | None:
+    """The neuron that spikes, or a view of them, are marked with; None for any other tensor."""
+    neuron: Neuron | None = getattr(x if x._base is None else x._base, "fired_by", None)
+    return neuron
+
+
 def fold(base: Any, stack: Stack, T: int, aligned: bool) -> None:
     """Put the hooks around a stack that copy over time on the way in and average on the way out."""
     module = base.get_submodule(stack.path)

@@ -5,9 +5,10 @@ step t are the same whatever follows it. Rows are t*B + b, so everything that pi
 repeats) picks them at every time step: transformers' own cache would pick among the first step's alone.
 
 Spikes {-a_t, 0, a_t} are stored four to a byte along the last axis, beside one amplitude per time step; a place of a
-byte holds s + 1 for the sign s. A layer is unpacked when it is attended to, and that copy lives for one attention: the
-whole past is unpacked for every token, so words of many bytes are taken apart at once. Values that are no such spikes
-are kept as floats from then on.
+byte holds s + 1 for the sign s. Spikes whose neuron says their heights are packed by them; others are looked at, which
+a GPU is waited for. A layer is unpacked when it is attended to, and that copy lives for one attention: the whole past
+is unpacked for every token, so words of many bytes are taken apart at once. Values that are no such spikes are kept as
+floats from then on.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderD
 
 from spikelm.errors import ConfigError
 from spikelm.spiking.conversion import conversion_of
+from spikelm.spiking.folding import firing_neuron
 
 PER_BYTE = 4
 _ZERO = 1 + 4 + 16 + 64  # the byte of four silent values
@@ -30,7 +32,7 @@ _ZERO = 1 + 4 + 16 + 64  # the byte of four silent values
 def amplitudes(x: Tensor, before: Tensor | None = None) -> Tensor | None:
     """a_t of x (T, ...), or None where x (or x after values of the amplitudes `before`) is not {-a_t, 0, a_t}.
 
-    The values decide, not the neuron's name. One boolean is read, which a GPU waits for once per call.
+    One boolean is read, which a GPU is waited for.
     """
     size = x.flatten(1).abs()
     level = size.amax(1)
@@ -63,7 +65,7 @@ def unpack(packed: Tensor, amplitude: Tensor, width: int) -> Tensor:
 @lru_cache(maxsize=16)
 def _constants(dtype: torch.dtype, word: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, int]:
     """The worth of a byte's four places, how far to shift for each, and the mask of the lowest one of every byte."""
-    shifts = torch.tensor([0, 2, 4, 6], device=device)
+    shifts = torch.arange(0, 8, 2, device=device)
     mask = int.from_bytes(bytes([3] * word.itemsize), "little")
     with torch.inference_mode(False):  # used again outside of it
         return (4.0 ** torch.arange(4, device=device)).to(dtype), shifts.to(word)[:, None], mask
@@ -81,15 +83,22 @@ class SpikeStore:
         self.data: Tensor | None = None  # (T, B, heads, n, bytes), or (T, B, heads, n, d) of real values
         self.amplitude: Tensor | None = None  # (T,); None: real values
         self.width = 0
+        self.stated = False  # whether the neuron said the amplitudes, which it then says of all tokens
         if x is not None:
             self.append(x)
 
     def append(self, x: Tensor) -> None:
         """Add tokens."""
         new = x.detach().unflatten(0, (self.T, -1))
+        neuron = firing_neuron(x)
         if self.data is None:
-            self.amplitude, self.width = amplitudes(new), x.shape[-1]
+            heights = neuron.heights(new) if neuron else None
+            self.stated, self.width = heights is not None, x.shape[-1]
+            self.amplitude = amplitudes(new) if heights is None else heights
             self.data = new if self.amplitude is None else pack(new)
+            return
+        if self.stated and neuron:
+            self.data = torch.cat([self.data, pack(new)], dim=-2)
             return
         # Nearly always the same amplitudes again: one comparison says so.
         if self.amplitude is not None and not torch.equal(new.sign() * _over(self.amplitude, new), new):

@@ -17,6 +17,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,8 +27,10 @@ from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+import spikelm
 from spikelm.spiking import neurons
 
+THIS = ("fake_device.py", "fake_autocast.py")
 DEVICE = "fgpu"
 backend_registration._setup_privateuseone_for_python_backend(DEVICE)
 torch.fgpu.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
@@ -120,11 +123,14 @@ def on_device(x: Any) -> bool:
 
 
 def asking_line() -> str:
-    """The innermost line of this project, or of transformers, that led to the present operation."""
-    frames = [frame for frame in traceback.extract_stack() if "/tests/accelerator/" not in frame.filename]
-    for part in ("/spikelm/", "/transformers/"):
-        if own := [frame for frame in frames if part in frame.filename]:
-            return f"{own[-1].filename.rpartition(part)[2]}:{own[-1].lineno} {own[-1].line}"
+    """The innermost line of this project (or its tests), or of transformers, that led to the present operation."""
+    own = str(Path(spikelm.__file__).parents[1])
+    for frame in reversed(traceback.extract_stack()):
+        _, installed, library = frame.filename.partition("site-packages/")
+        if library.startswith("transformers/"):
+            return f"{library}:{frame.lineno} {frame.line}"
+        if not installed and frame.filename.startswith(own) and not frame.filename.endswith(THIS):
+            return f"{frame.filename.removeprefix(own)[1:]}:{frame.lineno} {frame.line}"
     return "the backward of torch's autograd"
 
 

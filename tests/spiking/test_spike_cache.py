@@ -20,7 +20,7 @@ from transformers.cache_utils import EncoderDecoderCache
 from spikelm.config import trust
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
-from spikelm.neurons import Neuron
+from spikelm.neurons import Neuron, build_neuron
 from spikelm.spiking import neurons, spikify
 from spikelm.spiking.kv_cache import SpikeCache, SpikeLayer, amplitudes, pack, unpack
 
@@ -272,3 +272,25 @@ def test_cached_generation_computes_each_token_once(small_seq2seq, bispike) -> N
 
     assert tokens() == 20, "one token per step"
     assert tokens(use_cache=False) == sum(range(1, 21)), "all tokens so far, again and again"
+
+
+@pytest.mark.parametrize("name", NEURONS)
+def test_spikes_of_a_neuron_are_packed_without_a_look_at_them(small_seq2seq, name: str, monkeypatch) -> None:
+    """A look would be waited for on a GPU, at every token: the neuron says how high its spikes are."""
+    model = made("bart", small_seq2seq, None, NEURONS[name], 4)
+    inputs = prompt()
+    expected = model.generate(**inputs, max_length=8, use_cache=False)
+    monkeypatch.setattr("spikelm.spiking.kv_cache.amplitudes", lambda *_: pytest.fail("the values were looked at"))
+    monkeypatch.setattr(torch, "equal", lambda *_: pytest.fail("the values were compared"))
+    generated = model.generate(**inputs, max_length=8)
+    monkeypatch.undo()
+    assert torch.equal(generated, expected)
+
+
+@pytest.mark.parametrize("name", NEURONS)
+def test_a_neuron_says_the_heights_of_its_spikes(name: str) -> None:
+    neuron: Any = build_neuron(NEURONS[name], 4).double().train()
+    spikes = neuron(3 * torch.randn(4, 8, 16, dtype=torch.float64))
+    heights = neuron.heights(spikes)
+    assert torch.equal(spikes.sign() * heights.view(4, 1, 1), spikes)
+    assert spikes.any()

@@ -1,0 +1,226 @@
+"""How much memory one device needs to train a config, by arithmetic and without torch.
+
+A training step is largest where the last layer has been computed, where the losses are, or where the backward begins.
+At each of these moments the device holds
+
+    weights, gradients, the optimiser's moments, the teacher     for every parameter
+    what every layer keeps for the backward                      for every row, token and time step
+    what only that moment needs                                  the scratch of a neuron, logits, maps, answers
+
+tests/accelerator compares the result with the account of a device without data, operation by operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spikelm.catalog.kinds import kind_of
+from spikelm.config.devices import device_count
+from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.schema import Config
+
+FLOAT, HALF, BYTE = 4, 2, 1
+MASKED = 0.15  # of the tokens, whose logits a pretraining on masked words computes
+#: neurons that keep packed levels and masks for the backward; any other keeps its input and its output
+PACKING = ("spikelm.neurons.bispike.BiSpike", "spikelm.neurons.lif.LIF")
+#: maps that the losses on one layer's maps, scores and relations keep, counted on the fake device of tests/accelerator
+KEPT_BY_MAPS, KEPT_BY_SCORES, KEPT_BY_RELATIONS = 1, 5, 10
+MAPS_IN_BACKWARD = 3  # attention maps that are alive at once while one layer's are differentiated
+
+
+def training_memory_gb(config: Config, parameters: int, rows: int) -> float:
+    """Of one device that computes `rows` at a time, at its largest moment."""
+    model = _Model(config, rows)
+    static = _for_parameters(config, parameters)
+    update = static + FLOAT * parameters / _shards(config)  # the optimiser's scratch, when nothing else is held
+    return max(update, static + model.largest_moment()) / 1e9
+
+
+def _shards(config: Config) -> int:
+    """Over how many devices parameters and moments are shared out."""
+    return device_count(config) if config.trainer.strategy == "fsdp" else 1
+
+
+def _for_parameters(config: Config, parameters: int) -> float:
+    """Bytes of weights, gradients and moments, of the copy of gradients that devices exchange, and of the teacher."""
+    moments = 1 if config.stage.optimizer.name == "adagrad" else 2
+    copies = 2.0 + moments
+    if _shards(config) > 1:
+        # a gathered layer, with its gradients, beside the shares: the largest is the table of words
+        table = 2 * config.backbone.vocab * config.backbone.hidden
+        return FLOAT * (copies * parameters / _shards(config) + table + _teacher(config) * parameters)
+    copies += device_count(config) > 1
+    half = HALF / FLOAT if _autocast(config) else 0  # of every weight that a product reads
+    quantised = 1 if config.quantized else 0
+    return FLOAT * parameters * (copies + half + quantised + _teacher(config))
+
+
+def _teacher(config: Config) -> bool:
+    """Whether a teacher answers beside the model."""
+    if config.task.kind == "pretrain":
+        return config.converted and config.distill.pretrain
+    return config.task.kind == "general" or (config.distills and config.distill.imitates)
+
+
+def _autocast(config: Config) -> bool:
+    return config.trainer.precision != "32-true"
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """Equal layers over `tokens` of each row; a decoder also reads the `source`."""
+
+    layers: int
+    tokens: int
+    source: int = 0
+
+    @property
+    def maps(self) -> int:
+        """Elements of one head's attention maps of one layer."""
+        return self.tokens * (self.tokens + self.source)
+
+
+class _Model:
+    """What a config's model holds while it computes `rows`, in bytes."""
+
+    def __init__(self, config: Config, rows: int) -> None:
+        self.config = config
+        self.size: BackboneConfig = config.backbone
+        self.rows = rows
+        self.copies = rows * config.time_steps  # of a row, one per time step
+        self.product = HALF if _autocast(config) else FLOAT  # what linears and attention write
+        self.pairs = config.task.kind == "seq2seq"
+        losses = config.distill.losses
+        self.imitates = _teacher(config)
+        by_layers = self.imitates and config.task.kind not in ("general", "pretrain")
+        self.maps = by_layers and bool(losses.attention)
+        self.compared_maps = by_layers * (
+            KEPT_BY_MAPS * bool(losses.attention)
+            + KEPT_BY_SCORES * bool(losses.scores)
+            + KEPT_BY_RELATIONS * bool(losses.relations)
+        )
+        self.states = self.imitates and (not by_layers or bool(losses.hidden))
+        self.answers = by_layers and bool(losses.logits) and self.pairs
+        self.whole_maps = self.maps or config.variant.attention != "real"  # torch's fused attention keeps none
+        self.stacks: tuple[_Stack, ...] = (_Stack(config.depth, config.stage.max_length),)
+        if self.pairs:
+            source, target = config.task.source_length, config.task.target_length
+            decoder = self.size.decoder_layers or self.size.layers
+            self.stacks = (_Stack(self.size.layers, source), _Stack(decoder, target, source))
+
+    def largest_moment(self) -> float:
+        """Bytes beside those for parameters: behind the last layer, at the losses, or where the backward begins."""
+        layers = [self.copies * self.layer_bytes(stack) for stack in self.stacks]
+        scratch = [self.scratch(stack) for stack in self.stacks]
+        if self.config.trainer.activation_checkpointing:
+            inputs = sum(self.copies * stack.layers * stack.tokens * self.size.hidden * FLOAT for stack in self.stacks)
+            kept = self.embeddings() + inputs
+            again = max(layer + more for layer, more in zip(layers, scratch, strict=True))
+            losses = self.compared() + max(again, self.head() + self.answered())
+            return kept + max(self.recorded(), losses)
+        kept = self.embeddings() + sum(s.layers * layer for s, layer in zip(self.stacks, layers, strict=True))
+        backward = kept + self.compared() + (self.map_scratch(self.stacks[0]) if self.whole_maps else 0)
+        return max(kept + max(scratch), backward, kept + self.compared() + self.head() + self.answered())
+
+    def layer_bytes(self, stack: _Stack) -> float:
+        """What one layer keeps for the backward, of one row at one time step."""
+        size, n, source = self.size, stack.tokens, stack.source
+        h, heads = size.hidden, size.heads
+        attentions = [(n, n), *([(n, source)] if source else [])]
+        sublayers = len(attentions) + 1
+        kept = sublayers * n * h * FLOAT  # what each norm reads
+        kept += sublayers * n * h * BYTE * (size.dropout > 0)
+        kept += n * size.intermediate * self.product  # before the activation
+        for queries, keys in attentions:
+            kept += (queries + 2 * keys) * h * self.product
+            if self.whole_maps:
+                kept += heads * queries * keys * self.map_bytes()
+            else:
+                kept += queries * h * self.product + queries * (heads * FLOAT + keys * self.product)
+        return kept + self.input_bytes(attentions)
+
+    def input_bytes(self, attentions: list[tuple[int, int]]) -> float:
+        """What the linears of a layer, and the neurons before them, keep of what they read."""
+        size, n = self.size, attentions[0][0]
+        h, i = size.hidden, size.intermediate
+        values = h * n + i * n + h * sum(2 * (queries + keys) for queries, keys in attentions)
+        values += h * sum(keys for _, keys in attentions[1:])  # the source that cross attention reads
+        neuron = self.config.neuron
+        if neuron.target in PACKING:
+            membranes = FLOAT if neuron.arguments.get("alpha") == "learnable" else 0
+            return values * (self.packed_bytes() + membranes)
+        if _autocast(self.config):  # each linear keeps a copy of its own
+            copies = n * (3 + 1) + sum(queries + 2 * keys for queries, keys in attentions[1:])
+        else:
+            copies = n * (len(attentions) + 1) * FLOAT // self.product
+        plain = (copies * h + n * i) * self.product
+        if self.whole_maps:  # else the attention keeps its result itself
+            plain += sum(queries for queries, _ in attentions) * h * self.product
+        return plain + (values * self.product if self.config.spiking else 0)
+
+    def packed_bytes(self) -> float:
+        """Bytes of a value's level and mask (spikelm/neurons/kernels/packing.py): rows of time steps share them."""
+        T = self.config.time_steps
+        rows = T * (4 // T if 4 % T == 0 else 1)
+        return (-(-rows // 4) + -(-rows // 8)) / rows
+
+    def map_bytes(self) -> int:
+        """An entry of an attention map: probabilities, those that stay and which they are, and their roundings."""
+        dropped = self.size.attention_dropout > 0
+        rounded = 0 if self.config.variant.attention == "real" else 2 * FLOAT
+        return FLOAT + (self.product + BYTE if dropped else self.product % FLOAT) + rounded
+
+    def embeddings(self) -> float:
+        """The sum of embeddings before its norm, what is dropped, and the copies that enter the layers."""
+        tokens = sum(stack.tokens for stack in self.stacks)
+        return tokens * self.size.hidden * ((FLOAT + BYTE) * self.rows + FLOAT * self.copies)
+
+    def scratch(self, stack: _Stack) -> float:
+        """The most that one layer needs beside what it keeps: the widest neuron's, or its maps."""
+        T, values = self.config.time_steps, self.rows * stack.tokens * self.size.intermediate
+        widened = 2 * self.product if self.product < FLOAT else 0
+        memory = 3 if T > 1 else 1  # membranes of one time step at a time
+        neuron = T * (self.product + FLOAT + widened) + memory * FLOAT + BYTE if self.config.spiking else 2 * FLOAT
+        return max(values * neuron, self.map_scratch(stack) if self.whole_maps else 0)
+
+    def map_scratch(self, stack: _Stack) -> float:
+        """Gradients of one layer's maps."""
+        return self.copies * self.size.heads * stack.maps * FLOAT * MAPS_IN_BACKWARD
+
+    def outputs(self, stack: _Stack) -> float:
+        """The states and maps of a stack that are compared, once, as floats."""
+        states = (stack.layers + 1) * stack.tokens * self.size.hidden if self.states else 0
+        maps = stack.layers * self.size.heads * stack.maps if self.maps else 0
+        return FLOAT * (states + maps)
+
+    def compared(self) -> float:
+        """What losses on layers keep: both states, differences of maps, products of scores and relations."""
+        each = sum(
+            (2 if self.states else 0) * (s.layers + 1) * s.tokens * self.size.hidden
+            + self.compared_maps * s.layers * self.size.heads * s.maps
+            for s in self.stacks
+        )
+        return self.rows * each * FLOAT
+
+    def answered(self) -> float:
+        """The teacher's answers, the student's means over time, and one difference that is squared.
+
+        Without time steps what the student records is what its layers keep, unless they keep it rounded.
+        """
+        rounded = _autocast(self.config) and self.size.attention_dropout > 0
+        sides = 2 if self.config.time_steps > 1 or rounded else 1
+        largest = max(self.size.heads * stack.maps for stack in self.stacks) * FLOAT if self.maps else 0
+        return self.rows * (sides * sum(map(self.outputs, self.stacks)) + largest)
+
+    def recorded(self) -> float:
+        """Behind a stack whose layers are computed again: all it recorded at every time step, and the answers."""
+        return self.rows * sum(map(self.outputs, self.stacks)) + self.copies * max(map(self.outputs, self.stacks))
+
+    def head(self) -> float:
+        """Logits, their logarithms and their gradient where words are predicted; with a teacher's, three times."""
+        kind, n = self.config.task.kind, self.stacks[-1].tokens
+        if kind in ("pretrain", "seq2seq"):
+            share = MASKED if kind == "pretrain" and kind_of(self.size).next_sentence else 1.0
+            tensors = 3 + 3 * self.answers + (self.product < FLOAT)
+            return self.rows * n * share * self.size.vocab * FLOAT * tensors
+        return 0.0
