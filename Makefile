@@ -10,8 +10,14 @@ OVERRIDES ?=
 SEEDS ?= 42
 LAUNCHER ?=
 QUICK ?=
+# The CUDA build of torch: TORCH_INDEX is a package index beside your own that has it, TORCH another version (README.md).
+TORCH_INDEX ?=
+TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
+
+# Embedded data asks no network. The paper's scale and other sources may fetch, and your own variable goes first.
+ifeq ($(filter paper,$(SCALE))$(filter-out embedded,$(SOURCE)),)
 export HF_HUB_OFFLINE ?= 1
-export WANDB_MODE ?= offline
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow test-faults test-slurm check bench reproduce-all reproduce-energy plan-all claims report clean
@@ -19,15 +25,19 @@ export WANDB_MODE ?= offline
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY) ## make .venv with everything the tests need
+setup: $(READY) ## make .venv with everything the tests need (TORCH_INDEX=https://... TORCH=2.13.0 for CUDA: README.md)
+
+PINS := $(VENV)/constraints.txt
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c $(PINS)
 
 # The oracle (spikingjelly) goes in without its dependencies: it asks for torchvision, which no CPU build of
 # torch can load and which then breaks transformers.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]" loguru
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps spikingjelly
+	sed 's/^torch==.*/torch==$(TORCH)/' constraints.txt > $(PINS)
+	$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
+	$(PIP) -e ".[dev]" loguru
+	$(PIP) --no-deps spikingjelly
 	touch $@
 
 demo: $(READY) ## set up, then train and measure a spiking BERT on embedded data (minutes, offline)

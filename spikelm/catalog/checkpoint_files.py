@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from spikelm.catalog.kinds import KINDS
 from spikelm.errors import ConfigError
+from spikelm.machine.offline import offline_reason, online_fix
 
 PACKAGE = "package:"  # package:NAME is the folder model/ of an installed package
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the latter is read by torch with weights_only
@@ -108,30 +110,47 @@ def refuse_other_size(key: str, stated: int, actual: int, path: str) -> None:
 
 
 def _from_hub(path: str) -> Path:
+    for weights in WEIGHTS:  # the second only where the first is not published
+        folder = _fetched(path, ["config.json", *TOKENIZERS, weights], f"backbone.path={path}", "backbone.path=FOLDER")
+        if (folder / weights).is_file():
+            return folder
+    raise ConfigError(f"backbone.path={path}: neither {' nor '.join(WEIGHTS)} is there", _download_command(path))
+
+
+def tokenizer_folder(name: str) -> Path:
+    """The folder with the tokenizer of a name on the hub, without its weights; fetched, or from the hub's cache."""
+    what, instead = f"the tokenizer {name}", "source.tokenizer=PATH/vocab.txt"
+    folder = _fetched(name, TOKENIZERS, what, instead)
+    if not any(next(folder.glob(pattern), None) for pattern in TOKENIZERS):
+        raise ConfigError(f"{what}: {folder} has no tokenizer", f"{_download_command(name)}, or {instead}")
+    return folder
+
+
+def _fetched(path: str, files: Sequence[str], what: str, instead: str) -> Path:
+    """The files of a name on the hub, which `what` calls it by; `instead` is the setting that needs no hub."""
     import huggingface_hub
-    from huggingface_hub.constants import is_offline_mode
     from huggingface_hub.errors import HFValidationError
 
     name, _, revision = path.partition("@")
-    at = f" --revision {revision}" if revision else ""
     try:
-        for weights in WEIGHTS:  # the second only where the first is not published
-            wanted = ["config.json", *TOKENIZERS, weights]
-            folder = huggingface_hub.snapshot_download(name, revision=revision or None, allow_patterns=wanted)
-            if (Path(folder) / weights).is_file():
-                return Path(folder)
+        folder = huggingface_hub.snapshot_download(name, revision=revision or None, allow_patterns=list(files))
     except (OSError, HFValidationError) as error:
-        if is_offline_mode():
+        if reason := offline_reason():
             raise ConfigError(
-                f"backbone.path={path} is no folder, is not in the hub's cache, and HF_HUB_OFFLINE forbids to fetch it",
-                f"unset HF_HUB_OFFLINE, or fetch it where there is a network (hf download {name}{at}), "
-                "or backbone.path=FOLDER with the same files",
+                f"{what} is no folder: {reason}",
+                f"{online_fix()}fetch it where there is a network ({_download_command(path)}), "
+                f"or {instead} with the same files",
             ) from error
         raise ConfigError(
-            f"backbone.path={path} is neither a folder nor loadable from the hub: {str(error).splitlines()[0]}",
-            "check the name, the revision after @ and the network, or give a folder",
+            f"{what} is neither a folder nor loadable from the hub: {str(error).splitlines()[0]}",
+            f"check the name, the revision after @ and the network, or {instead}",
         ) from error
-    raise ConfigError(f"backbone.path={path}: neither {' nor '.join(WEIGHTS)} is there", f"hf download {name}{at}")
+    return Path(folder)
+
+
+def _download_command(path: str) -> str:
+    name, _, revision = path.partition("@")
+    return f"hf download {name}{f' --revision {revision}' if revision else ''}"
 
 
 def read_kind(path: str) -> str:

@@ -47,7 +47,8 @@ class Kind:
     tasks: tuple[str, ...] = ALL  # kinds of task
     neuron: Literal["any", "spiking", "plain"] = "any"
     options: Mapping[str, Rule] = field(default_factory=dict)  # of backbone.options
-    weights: str = ""  # model_type of the weights that it can start from (backbone.path); empty: none
+    # model_type of the weights that it, or its teacher where it has no plain form, can start from (backbone.path)
+    weights: str = ""
     starts: str = ""  # the kind that is pretrained before a task with text pairs; empty: none
     next_sentence: bool = False  # pretraining predicts the next sentence beside the masked words
     positions_after_pad: bool = False  # the first token's position is the padding's id + 1, so that many are never used
@@ -137,6 +138,7 @@ KINDS = {
             "norm_eps": _POSITIVE,
             "attention_threshold": _POSITIVE,
         },
+        weights="bert",
         parameters=spikformer_parameters,
         plain=encoder_terms,
         spiking=spikformer_terms,

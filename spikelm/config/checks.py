@@ -212,9 +212,10 @@ def _check_backbone(config: Config) -> None:
             f"{config.task.name} needs an encoder-decoder; backbone={backbone.name} is a BERT", "backbone=bart_mini"
         )
     check_backbone(config)
-    if backbone.path and config.task.kind == "pretrain":
+    if config.task.kind == "pretrain" and not config.pretrains:
         raise ConfigError(
-            "task=pretrain starts from scratch; backbone.path is for fine-tuning", "choose another backbone"
+            f"task=pretrain starts from scratch; backbone.path={backbone.path} is for fine-tuning",
+            "backbone.path=null pretrains it here",
         )
     kept = backbone.keep_layers
     if kept is not None and kept > backbone.layers:

@@ -48,7 +48,7 @@ def _unused(config: Config) -> list[str]:
     """Sections that the run and the runs it needs do not read."""
     from_scratch = config.task.kind == "seq2seq" and not config.kind.starts
     used = {
-        "pretrain": not config.backbone.path and not from_scratch,
+        "pretrain": config.pretrains and not from_scratch,
         "general": config.task.kind == "general" or (config.distills and config.distill.start.weights == "general"),
         "finetune": config.task.kind not in UNLABELLED,
         "teacher": config.distills and config.distill.from_teacher,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from spikelm.catalog.checkpoint_files import on_hub
 from spikelm.config.compose import load_config
 from spikelm.config.paths import config_dir
 from spikelm.config.settings.backbone import BackboneConfig
@@ -69,11 +70,18 @@ def departures(config: Config) -> list[str]:
 
 
 def _backbone_changes(ours: BackboneConfig, theirs: BackboneConfig) -> list[str]:
-    """Another backbone, or another depth or kind of the same; a width alone is a point of the same system's curve."""
+    """Another backbone, or another depth or kind of the same; a width alone is a point of the same system's curve.
+
+    Whether weights are given or pretrained here is said as well; where a copy of them lies is not.
+    """
     if ours.name != theirs.name:
         return [f"backbone={ours.name}"]
     keys = ("kind", "layers", "keep_layers", "options")
-    return [f"backbone.{key}={getattr(ours, key)}" for key in keys if getattr(ours, key) != getattr(theirs, key)]
+    changes = [f"backbone.{key}={getattr(ours, key)}" for key in keys if getattr(ours, key) != getattr(theirs, key)]
+    if bool(ours.path) == bool(theirs.path):
+        return changes
+    start = "null" if not ours.path else ours.path if on_hub(ours.path) else "FOLDER"
+    return [f"backbone.path={start}", *changes]
 
 
 def _settings(config: Config, group: str) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from spikelm.errors import ConfigError
 def prerequisites(config: Config) -> dict[str, Config]:
     """The runs this one needs, by role: `pretrained` gives the weights to start from, `teacher` what to imitate."""
     if config.task.kind == "pretrain":
-        return {"teacher": teacher_of(config)} if config.converted and config.distill.pretrain else {}
+        imitates = config.converted and config.distill.pretrain
+        return {"teacher": teacher_of(config)} if imitates and not config.backbone.path else {}
     if config.task.kind == "general":
         return {} if config.backbone.path else {"teacher": teacher_of(config)}
     needed: dict[str, Config] = {}
@@ -40,7 +41,7 @@ def _start_of(config: Config) -> Config | None:
     if weights == "previous":
         return previous_of(config)
     random = config.task.kind == "seq2seq" and not config.kind.starts
-    return None if weights == "teacher" or config.backbone.path or random else pretraining_of(config)
+    return pretraining_of(config) if config.pretrains and weights != "teacher" and not random else None
 
 
 def pretraining_of(config: Config) -> Config:

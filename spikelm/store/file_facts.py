@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from spikelm.catalog.checkpoint_files import pinned, weights_file, weights_folder
+from spikelm.catalog.checkpoint_files import on_hub, pinned, weights_file, weights_folder
+from spikelm.catalog.revisions import branch_warning, commit_of, is_commit
 from spikelm.machine.disk import disk_errors
 from spikelm.store.atomic import write_atomic
 from spikelm.store.checksums import broken_seal, file_hash, seal
@@ -55,5 +56,17 @@ def weights_identity(path: str, cache: Path) -> str:
 
 
 def weights_record(path: str, cache: Path) -> dict[str, str]:
-    """What a result says of the weights it started from: a branch of the hub may move, the hash tells."""
-    return {"path": path, "sha256": cached_file_hash(weights_file(weights_folder(path)), cache)}
+    """What a result says of the weights it started from: a branch of the hub may move, hash and commit tell."""
+    folder = weights_folder(path)
+    commit = commit_of(folder)
+    record = {"path": path, "sha256": cached_file_hash(weights_file(folder), cache)}
+    return {**record, "commit": commit} if commit else record
+
+
+def weights_warning(path: str) -> str:
+    """What is to be said of weights on the hub that are named by a branch; empty of all others."""
+    name, _, revision = path.partition("@")
+    if not on_hub(path) or is_commit(revision):
+        return ""
+    commit = commit_of(weights_folder(path))
+    return branch_warning(name, revision or None, commit, f"backbone.path={name}@{commit}")

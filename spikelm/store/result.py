@@ -61,6 +61,7 @@ class Source(ResultPart):
     name: str = Field(description="embedded, local or hub")
     rows: dict[str, int] = Field(description="rows (documents, of pretraining) of each split")
     content_hash: str = Field(description="sha256 of the rows themselves")
+    commits: dict[str, str] = Field(default={}, description="of the hub's repositories that were read, where known")
 
 
 class EnergyMj(ResultPart):
@@ -149,6 +150,7 @@ class Weights(ResultPart):
 
     path: str
     sha256: str
+    commit: str | None = Field(default=None, description="of the hub that the path stood for, where known")
 
 
 class TrainedOn(ResultPart):

@@ -12,6 +12,7 @@ import transformers
 from rich.console import Console
 from tokenizers import Tokenizer
 
+from spikelm.catalog.checkpoint_files import backbone_folder
 from spikelm.catalog.kinds import Kind, kind_of
 from spikelm.config.settings.schema import Config
 from spikelm.data.batches.masked_blocks import MaskedBatches
@@ -50,14 +51,15 @@ def architecture(kind: Kind) -> Architecture:
 
 
 def pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
-    """From scratch, or from the plain pretrained model that is imitated as well."""
+    """From scratch, or from the plain pretrained model (a run's, or the public weights) that is imitated as well."""
 
     def module(tokenizer: Tokenizer, total: int) -> StageModule:
         training = (config.pretrain, total, config.seed)
-        if "teacher" not in needed:
+        if "teacher" not in needed and not config.backbone.path:
             make = PretrainModule if kind_of(config.backbone).next_sentence else MaskedModule
             return make(build_pretraining_model(config, tokenizer.get_vocab_size()), *training)
-        student, teacher = (load_pretraining(config, needed["teacher"] / "model", plain) for plain in (False, True))
+        folder = needed["teacher"] / "model" if "teacher" in needed else backbone_folder(config.backbone)
+        student, teacher = (load_pretraining(config, folder, plain) for plain in (False, True))
         return ImitatingPretrainModule(student, Teacher(teacher, dropout=config.distill.teacher.dropout), *training)
 
     return unlabelled_stage(config, console, module)

@@ -35,7 +35,6 @@ from spikelm.measure.generated_text import measure_seq2seq
 from spikelm.measure.trained_model import Measured
 from spikelm.models.architecture import Architecture
 from spikelm.models.bart import SpecialTokens, build_seq2seq, load_public, load_seq2seq
-from spikelm.store.file_facts import weights_record
 from spikelm.training.best_epoch import select_mode
 from spikelm.training.devices.ranks import summed
 from spikelm.training.distill.losses import (
@@ -236,7 +235,6 @@ def text_pairs_stage(config: Config, console: Console, pair_task: PairTask) -> S
             generator.again(model, first)
         return pair_task.measure(model, samples, generator, tokenizer.vocab_size)
 
-    path = config.backbone.path
     return Stage(
         module=module,
         train=train,
@@ -246,7 +244,6 @@ def text_pairs_stage(config: Config, console: Console, pair_task: PairTask) -> S
         source=text.record(config.source),
         measure=measure,
         texts=lambda: Texts(generator.samples(), generator.notes),
-        weights=weights_record(path, cache_of(config)) if path else None,
     )
 
 

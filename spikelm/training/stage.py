@@ -28,6 +28,7 @@ from spikelm.errors import ConfigError
 from spikelm.measure.metrics import constant_predictor
 from spikelm.measure.trained_model import Measured
 from spikelm.models.architecture import architecture_of
+from spikelm.store.file_facts import weights_record, weights_warning
 from spikelm.training.modules import INPUTS, GlueModule, StageModule
 from spikelm.training.optimization import total_steps
 
@@ -74,6 +75,10 @@ def build_stage(config: Config, needed: Mapping[str, Path], console: Console) ->
     if build is None:
         raise ConfigError(f"this task needs a BERT; backbone={size.name} is a {size.kind}", "backbone=bert_mini")
     stage: Stage = build(config, needed, console)
+    if size.path:
+        stage.weights = weights_record(size.path, cache_of(config))
+        if warning := weights_warning(size.path):
+            console.print(f"warning: {warning}", style="yellow", markup=False, soft_wrap=True)
     return stage
 
 

@@ -20,6 +20,7 @@ from spikelm.config.settings.schema import Config
 from spikelm.data.sources import hub
 from spikelm.data.sources.documents import files_at_hand, load_documents, source_files
 from spikelm.data.sources.hub import GLUE, Repository, hub_files, stream_rows
+from spikelm.data.sources.rows import load_rows
 from spikelm.data.tokens import prepare
 from spikelm.data.tokens.cache import encoded_documents
 from spikelm.data.tokens.prepare import Preparation, prepare_text
@@ -143,6 +144,32 @@ def test_the_id_knows_repositories_and_revisions_not_the_mirror(mirror: Path) ->
     ):
         assert run_id(identity(config(mirror, other))) != known, other
     assert run_id(identity(config(mirror, "source.seed=3", "trainer.workers=2"))) == known
+
+
+def test_a_branch_is_warned_of_and_its_commit_recorded(mirror: Path, tmp_path: Path) -> None:
+    source, commit = config(mirror).source, "2" * 40
+    text = load_documents(source, tmp_path / "cache")
+    (warning,) = text.warnings
+    assert warning.startswith(f"{BOOKS} is named by a branch (refs/convert/parquet), which may move")
+    assert "commits" not in text.record(source), "a mirror without notes does not tell"
+    note = mirror / BOOKS / ".cache" / "huggingface" / "download" / "plain_text" / "train" / "0000.parquet.metadata"
+    note.parent.mkdir(parents=True)
+    note.write_text(f"{commit}\netag\n0.0\n")
+    text = load_documents(source, tmp_path / "cache")
+    assert text.record(source)["commits"] == {BOOKS: commit}
+    assert (
+        f"this run reads commit {commit}; source.text of {BOOKS}: revision={commit} reads it again" in text.warnings[0]
+    )
+
+
+def test_rows_from_the_hubs_cache_name_their_commit(mirror: Path) -> None:
+    asked = config(None)
+    commit = str(asked.source.revision)
+    shutil.copytree(mirror / GLUE, hub_cache(mirror.parent / "home", GLUE, commit))
+    text = load_rows(asked.task, asked.source)
+    assert text.commits == {GLUE: commit}
+    assert not any("may move" in warning for warning in text.warnings)
+    assert text.record(asked.source)["commits"] == {GLUE: commit}
 
 
 def test_a_mirror_of_another_commit_is_refused(mirror: Path) -> None:

@@ -154,7 +154,9 @@ def test_without_data_and_network_the_way_out_is_said_at_once(home: Path) -> Non
     with pytest.raises(DataError) as caught:
         load(glue_task("mrpc"), ["source=hub"])
     assert time.monotonic() - started < 5
-    assert f"{GLUE} at revision {REVISION} could not be loaded: HF_HUB_OFFLINE is set" in caught.value.what
+    what = f"{GLUE} at revision {REVISION} could not be loaded: it is not in the hub's cache"
+    assert caught.value.what == f"{what}, and HF_HUB_OFFLINE=1 forbids to fetch it"
+    assert "unset HF_HUB_OFFLINE (with make: HF_HUB_OFFLINE=0), or hf download" in str(caught.value.fix)
     command = f"hf download {GLUE} --repo-type dataset --revision {REVISION} --include 'mrpc/*' --local-dir DIR/{GLUE}"
     assert command in caught.value.fix
     assert "source.mirror=DIR" in caught.value.fix

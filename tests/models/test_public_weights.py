@@ -166,7 +166,7 @@ def test_offline_says_what_to_do(cache: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         weights_folder(BART)
     told = str(caught.value)
-    assert "not in the hub's cache, and HF_HUB_OFFLINE forbids" in told
+    assert "not in the hub's cache, and HF_HUB_OFFLINE=1 forbids" in told
     assert "unset HF_HUB_OFFLINE" in told
     assert f"hf download facebook/bart-base --revision {BART.partition('@')[2]}" in told
     assert "backbone.path=FOLDER" in told

@@ -37,6 +37,7 @@ class BackboneConfig:
     position_init: float = setting(0.02, Rule(above=0))  # of position and segment embeddings
     options: dict[str, Any] = setting({})  # sizes and options that only its kind has
     path: str | None = setting(None, decides=NO_RUN)  # pretrained weights; their hash decides; null: a run of our own
+    public: str | None = setting(None, decides=NO_RUN)  # published weights of these sizes, which `path` may be set to
     # Fine-tune the first layers of the pretrained model only; null: all.
     keep_layers: int | None = setting(None, Rule(whole=True, least=1, optional=True), {GENERAL, FINE_TUNING})
 

@@ -90,6 +90,15 @@ class Config(Composed):
         return {"pretrain": PRETRAINING, "general": GENERAL}.get(self.task.kind, FINE_TUNING)
 
     @property
+    def pretrains(self) -> bool:
+        """Whether its weights come from a pretraining, not as they are from `backbone.path`.
+
+        BiPFT is both: its pretraining starts from the public weights and imitates them.
+        """
+        given = self.backbone.path
+        return not given or (given == self.backbone.public and self.converted and self.distill.pretrain)
+
+    @property
     def distills(self) -> bool:
         """Whether the run is a fine-tuning whose `distill` says something; a plain model ignores it."""
         asked = self.distill.from_teacher or self.distill.start.weights != "pretrained"

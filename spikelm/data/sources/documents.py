@@ -14,10 +14,12 @@ from spikelm.config.settings.source import SourceConfig
 from spikelm.data import microworld
 from spikelm.data.sources.hub import (
     HELD_OUT_EVERY,
+    Origin,
     cached_repository_files,
     expected_documents,
     labelled_documents,
     repository_files,
+    text_origin,
 )
 from spikelm.data.sources.loaded import ContentHash, LoadedText, content_hash
 from spikelm.data.sources.streams import Document, Documents
@@ -37,11 +39,13 @@ class TextFiles:
     labelled: Callable[[], Iterator[tuple[str, Document]]]  # every document with its split, in the order of the hash
     splits: Callable[[Mapping[str, int]], dict[str, Documents]]  # streams of so many documents
     count: Callable[[], int | None]  # of the documents, about; None where nothing tells
+    read_from: Origin = Origin({})  # the commits of the hub
 
     def load(self) -> LoadedText:
         """Surveyed, unless that was done before."""
         survey = recall(self.place) or remember(self.place, _survey(self.labelled()))
-        return LoadedText(dict(self.splits(survey["rows"])), survey["content_hash"])
+        splits, warnings = dict(self.splits(survey["rows"])), self.read_from.warnings
+        return LoadedText(splits, survey["content_hash"], warnings, commits=self.read_from.commits)
 
 
 class Survey:
@@ -147,6 +151,7 @@ def _hub_files(source: SourceConfig, cache: Path | None, files: list[list[Path]]
         labelled=partial(labelled_documents, source, files),
         splits=splits,
         count=partial(expected_documents, source, files),
+        read_from=text_origin(source, files),
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import glob
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from spikelm.catalog.revisions import branch_warning, commit_of, is_commit
 from spikelm.config.settings.source import HubText, SourceConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.row_files import FileRows, Layout, read_rows, rows_from_records
@@ -17,6 +17,7 @@ from spikelm.data.sources.streams import Document, chunks, in_turns
 from spikelm.data.sources.task_files import SHARD, listing
 from spikelm.data.sources.text_files import plain_sentences
 from spikelm.errors import DataError
+from spikelm.machine.offline import offline_reason, online_fix
 
 GLUE = "nyu-mll/glue"
 BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".txt": "text"}  # ending -> datasets' reader
@@ -26,7 +27,6 @@ COLUMN = "text"  # of a repository of pretraining text
 SENTENCES = 100  # of a document, where rows are sentences and nothing says where a book ends
 HELD_OUT_EVERY = 20  # documents: a stream has no last twentieth before its end
 HELD_OUT_MOST = 10_000
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 Files = dict[str, list[Path]]
 
 
@@ -37,6 +37,14 @@ class Repository:
     repo: str
     config: str | None  # none: the files are in the repository itself, or in data/
     revision: str | None  # none: the newest
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which commits were read, by repository, and what is to be said of a revision that may move."""
+
+    commits: dict[str, str]
+    warnings: tuple[str, ...] = ()
 
 
 def task_repository(task: TaskConfig, source: SourceConfig) -> Repository:
@@ -57,12 +65,42 @@ def hub_files(repository: Repository, splits: Sequence[str], mirror: str | None)
             raise DataError(f"the mirror has no {repository.repo}: {folder} is not a folder", _fix(repository))
         _check_commit(folder, repository)
         return _complete(folder, repository, splits)
-    if _is_commit(repository.revision) and (cached := _cached_snapshot(repository)):
+    if is_commit(repository.revision) and (cached := _cached_snapshot(repository)):
         # A commit cannot change: when the cache has all that the names count, the hub is not asked.
         files = {split: _split_files(cached, repository.config, split) for split in splits}
         if all(_counted(paths) == len(paths) for paths in files.values()):
             return files
     return _complete(_snapshot(repository), repository, splits)
+
+
+def origin(repository: Repository, files: Iterable[Path], mirror: str | None, key: str) -> Origin:
+    """The commit that files of a repository are of, as the cache or the mirror tells; `key` sets the revision."""
+    folder = Path(mirror) / repository.repo if mirror else None
+    notes = _mirrored_commits(folder, repository) if folder else (commit_of(path) for path in files)
+    commit = next((commit for commit in notes if commit), None)
+    commits = {repository.repo: commit} if commit else {}
+    if is_commit(repository.revision):
+        return Origin(commits)
+    return Origin(commits, (branch_warning(repository.repo, repository.revision, commit, f"{key}={commit}"),))
+
+
+def task_origin(task: TaskConfig, source: SourceConfig, files: Files) -> Origin:
+    """The same of a task's files."""
+    key = "task.revision" if task.repo else "source.revision"
+    paths = [path for of_split in files.values() for path in of_split]
+    return origin(task_repository(task, source), paths, source.mirror, key)
+
+
+def text_origin(source: SourceConfig, files: Sequence[Sequence[Path]]) -> Origin:
+    """The same of the repositories of the pretraining text."""
+    commits: dict[str, str] = {}
+    warnings: list[str] = []
+    for text, paths in zip(text_repositories(source), files, strict=True):
+        repository, key = Repository(text.repo, text.config, text.revision), f"source.text of {text.repo}: revision"
+        read_from = origin(repository, paths, source.mirror, key)
+        commits |= read_from.commits
+        warnings += read_from.warnings
+    return Origin(commits, tuple(warnings))
 
 
 def stream_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -169,10 +207,6 @@ def _texts(path: Path) -> Iterator[str]:
         yield text
 
 
-def _is_commit(revision: str | None) -> bool:
-    return bool(revision and _COMMIT.fullmatch(revision))
-
-
 def _split_files(folder: Path, config: str | None, split: str) -> list[Path]:
     """config/split-00000-of-00002.parquet, config/split.parquet or config/split/0000.parquet; or in data/."""
     for place in [folder / config] if config else [folder, folder / "data"]:
@@ -214,16 +248,13 @@ def _cached_snapshot(repository: Repository) -> Path | None:
 
 def _snapshot(repository: Repository) -> Path:
     """The folder of the repository in the hub's cache, brought up to date unless offline."""
-    import datasets
-
-    offline = datasets.config.HF_HUB_OFFLINE  # HF_HUB_OFFLINE or HF_DATASETS_OFFLINE
+    reason = offline_reason()
     try:
-        return _download(repository, local=offline)
+        return _download(repository, local=bool(reason))
     except (OSError, ValueError) as error:
-        why = "HF_HUB_OFFLINE is set, and it is not in the hub's cache" if offline else _first_line(error)
         at = f" at revision {repository.revision}" if repository.revision else ""
-        fix = f"{_fix(repository)}, or a task of source=embedded, which needs no network"
-        raise DataError(f"{repository.repo}{at} could not be loaded: {why}", fix) from error
+        fix = f"{online_fix()}{_fix(repository)}, or a task of source=embedded, which needs no network"
+        raise DataError(f"{repository.repo}{at} could not be loaded: {reason or _first_line(error)}", fix) from error
 
 
 def _download(repository: Repository, local: bool) -> Path:
@@ -241,12 +272,17 @@ def _download(repository: Repository, local: bool) -> Path:
 
 def _check_commit(folder: Path, repository: Repository) -> None:
     """A mirror made by `hf download` says which commit it holds: it must be the one that the run's id names."""
-    notes = folder / ".cache" / "huggingface" / "download" / (repository.config or "")
-    for path in sorted(notes.rglob("*.metadata")) if _is_commit(repository.revision) else []:
-        commit = path.read_text().partition("\n")[0].strip()
-        if _is_commit(commit) and commit != repository.revision:
+    for commit in _mirrored_commits(folder, repository) if is_commit(repository.revision) else []:
+        if commit != repository.revision:
             pinned = f"the pinned one is {repository.revision}"
             raise DataError(f"{folder} holds {repository.repo} at commit {commit}, {pinned}", _fix(repository))
+
+
+def _mirrored_commits(folder: Path, repository: Repository) -> list[str]:
+    """The commits that `hf download` noted beside the files it fetched; none where it left no notes."""
+    notes = folder / ".cache" / "huggingface" / "download" / (repository.config or "")
+    commits = [path.read_text().partition("\n")[0].strip() for path in sorted(notes.rglob("*.metadata"))]
+    return [commit for commit in commits if is_commit(commit)]
 
 
 def _fix(repository: Repository) -> str:

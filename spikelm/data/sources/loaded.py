@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spikelm.config.settings.source import SourceConfig
@@ -20,11 +20,13 @@ class LoadedText:
     content_hash: str
     warnings: tuple[str, ...] = ()  # for the user, not for the record
     task_rows: int = 0  # of the training documents, those at the end that are rows of tasks
+    commits: Mapping[str, str] = field(default_factory=dict)  # of the hub's repositories that were read
 
     def record(self, source: SourceConfig) -> dict[str, Any]:
         """The `source` entry of a result."""
         rows = {split: len(items) for split, items in self.splits.items()}
-        return {"name": source.name, "rows": rows, "content_hash": self.content_hash}
+        record = {"name": source.name, "rows": rows, "content_hash": self.content_hash}
+        return {**record, "commits": dict(self.commits)} if self.commits else record
 
 
 class ContentHash:

@@ -12,7 +12,7 @@ import numpy as np
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.embedded import embedded_rows
-from spikelm.data.sources.hub import hub_files, read_hub_rows, task_repository
+from spikelm.data.sources.hub import Origin, hub_files, read_hub_rows, task_origin, task_repository
 from spikelm.data.sources.loaded import LoadedText, content_hash, unofficial_counts
 from spikelm.data.sources.row_files import FileRows, Layout, column_names, read_rows, shortened
 from spikelm.data.sources.task_files import task_files, task_root
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 def load_rows(task: TaskConfig, source: SourceConfig) -> LoadedText:
     """Train and evaluated splits of a task, checked against its columns and labels."""
     _refuse_numbered_labels(task)
-    splits = ("train", *task.splits)
+    splits, read_from = ("train", *task.splits), Origin({})
     if task.files or source.name == "local":
         rows, notes = _rows_of_files(task, task_files(task, task_root(task, source), splits), read_rows)
     elif source.name == "embedded":
@@ -32,11 +32,13 @@ def load_rows(task: TaskConfig, source: SourceConfig) -> LoadedText:
     else:
         files = hub_files(task_repository(task, source), splits, source.mirror)
         rows, notes = _rows_of_files(task, files, read_hub_rows)
+        read_from = task_origin(task, source, files)
     for split in splits:
         rows[split] = rows[split][: source.train_rows if split == "train" else source.dev_rows]
         if not rows[split]:
             raise DataError(f"{task.name} {split} has no rows")
-    return LoadedText(rows, content_hash([split, row] for split in splits for row in rows[split]), tuple(notes))
+    content = content_hash([split, row] for split in splits for row in rows[split])
+    return LoadedText(rows, content, (*notes, *read_from.warnings), commits=read_from.commits)
 
 
 def _embedded_rows(task: TaskConfig, source: SourceConfig) -> dict[str, list[Row]]:

@@ -12,7 +12,7 @@ from typing import Any
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.embedded import embedded_rows
-from spikelm.data.sources.hub import hub_files, read_hub_rows, task_repository
+from spikelm.data.sources.hub import Files, Origin, hub_files, read_hub_rows, task_origin, task_repository
 from spikelm.data.sources.loaded import LoadedText, content_hash, unofficial_counts
 from spikelm.data.sources.row_files import READERS, FileRows, Layout, column_names, numbered_lines, read_rows, shortened
 from spikelm.data.sources.task_files import listing, local_root, split_files, split_names, squeezed, task_folder
@@ -28,17 +28,23 @@ def load_text_pairs(task: TaskConfig, source: SourceConfig) -> LoadedText:
     """Train and evaluated splits of a task: rows with two texts, none of whose targets is empty."""
     splits = ("train", *task.splits)
     notes: list[str] = []
+    read_from = Origin({})
     if source.name == "embedded":
         rows = embedded_rows(task, source)
     else:
-        files = (_local_rows if source.name == "local" else _hub_rows)(task, source, splits)
+        if source.name == "local":
+            files = _local_rows(task, source, splits)
+        else:
+            fetched = hub_files(task_repository(task, source), splits, source.mirror)
+            files, read_from = _hub_rows(task, fetched), task_origin(task, source, fetched)
         rows = {split: _checked(task, split, files[split], notes) for split in splits}
         notes += unofficial_counts(task, rows)
     for split in splits:
         rows[split] = rows[split][: source.train_rows if split == "train" else source.dev_rows]
         if not rows[split]:
             raise DataError(f"{task.name} {split} has no rows")
-    return LoadedText(rows, content_hash([split, row] for split in splits for row in rows[split]), tuple(notes))
+    content = content_hash([split, row] for split in splits for row in rows[split])
+    return LoadedText(rows, content, (*notes, *read_from.warnings), commits=read_from.commits)
 
 
 def _local_rows(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...]) -> dict[str, Named]:
@@ -46,8 +52,7 @@ def _local_rows(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...])
     return {split: _read(task, paths) for split, paths in files.items()}
 
 
-def _hub_rows(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...]) -> dict[str, Named]:
-    files = hub_files(task_repository(task, source), splits, source.mirror)
+def _hub_rows(task: TaskConfig, files: Files) -> dict[str, Named]:
     layout = _layout(task)
     return {split: [(str(path), read_hub_rows(path, layout)) for path in paths] for split, paths in files.items()}
 

@@ -31,7 +31,7 @@ def with_task_rows(text: LoadedText, source: SourceConfig, limit: int) -> Loaded
     articles = text.splits["train"]
     joined = Documents(partial(_joined, articles, rows), len(articles) + len(rows))
     content = hash_with_rows(text.content_hash, rows)
-    return LoadedText({**text.splits, "train": joined}, content, text.warnings, task_rows=len(rows))
+    return replace(text, splits={**text.splits, "train": joined}, content_hash=content, task_rows=len(rows))
 
 
 def task_row_documents(source: SourceConfig, limit: int) -> list[Document]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import FileLock
 from tokenizers import Tokenizer
 
-from spikelm.catalog.checkpoint_files import weights_folder
+from spikelm.catalog.checkpoint_files import tokenizer_folder, weights_folder
 from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.config.settings.source import SourceConfig
 from spikelm.data import microworld
@@ -26,7 +26,7 @@ from spikelm.store.atomic import write_atomic
 from spikelm.store.checksums import broken_seal, seal
 
 _log = logging.getLogger(__name__)
-HUB_TOKENIZER = "google-bert/bert-base-uncased"
+HUB_TOKENIZER = "google-bert/bert-base-uncased@86b5e0934494bd15c9632b12f734a8a67f723594"
 TOKENIZER_DOCUMENTS = 1500  # enough for every word of the micro-world; independent of how much is trained on
 
 
@@ -48,16 +48,8 @@ def load_tokenizer(source: SourceConfig, backbone: BackboneConfig, cache: Path) 
             ) from error
         return trained_once(cache, name, lambda: train_wordpiece(_local_texts(source, cache), backbone.vocab))
     if source.mirror:
-        return _of_weights(Path(source.mirror) / HUB_TOKENIZER)
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(HUB_TOKENIZER).backend_tokenizer
-    except OSError as error:
-        raise DataError(
-            f"the tokenizer {HUB_TOKENIZER} could not be loaded: {str(error).splitlines()[0]}",
-            "source.tokenizer=PATH/vocab.txt, or check the network and HF_HUB_OFFLINE",
-        ) from error
+        return _of_weights(Path(source.mirror) / HUB_TOKENIZER.partition("@")[0])
+    return _of_weights(tokenizer_folder(HUB_TOKENIZER))
 
 
 def _of_weights(folder: Path) -> Tokenizer:

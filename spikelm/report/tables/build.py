@@ -19,7 +19,6 @@ from spikelm.report.tables.paper_table import AUDITED, GLUE, Column, Footnote, P
 
 #: the tasks with texts to generate
 TEXTS = ("sum/xsum", "sum/cnn_dm", "mt/wmt16_enro")
-GIVEN = "The weights were given, not pretrained here: energy and firing are means over the fine-tuned runs."
 
 
 def build_table(table: PaperTable, results: Results) -> TableData:
@@ -38,7 +37,6 @@ def build_table(table: PaperTable, results: Results) -> TableData:
             places = [_place(footnotes, text) for text in dict.fromkeys(remarks)]
             cells[column.name] = _cell(column, row, [of_seed.get(column.name) for of_seed in values], places)
         lines.append(Line(row.name, row.system, cells))
-    given = any(config.backbone.path for config in _configs(table, results).values())
     few = [] if table.chosen is None else ["+".join(task.rpartition("/")[2] for task in table.chosen)]
     return TableData(
         id=table.id,
@@ -49,7 +47,7 @@ def build_table(table: PaperTable, results: Results) -> TableData:
         columns={column.name: column.heading for column in table.columns},
         lines=lines,
         footnotes=footnotes,
-        notes=[*([GIVEN] if given else []), *impossible, *table.notes],
+        notes=[*_given_weights(table, results), *impossible, *table.notes],
         computed_from=computed_from(table, results),
         missing=[wanted.command(selection) for wanted in table_runs(table, results) if not _finished(results, wanted)],
         name="-".join([f"table{table.id}", selection.suffix, *few]),
@@ -131,6 +129,21 @@ def computed_from(table: PaperTable, results: Results) -> str:
             f"pretrained model of each system, each site with its own rate{which}."
         )
     return ""
+
+
+def _given_weights(table: PaperTable, results: Results) -> list[str]:
+    """Which rows start from given weights, and from which: one note for each of the weights."""
+    configs = _configs(table, results)
+    rows_of: dict[tuple[str, bool], list[str]] = {}
+    for row in table.rows:
+        if row.system and (path := configs[row.system].backbone.path):
+            rows_of.setdefault((path, configs[row.system].pretrains), []).append(row.name)
+    notes = []
+    for (path, pretrains), rows in rows_of.items():
+        how = "Pretrained further here, from" if pretrains else "Not pretrained here, but from"
+        measured = "" if pretrains else " Energy and firing are means over the fine-tuned runs."
+        notes.append(f"{how} the weights {path}: {', '.join(dict.fromkeys(rows))}.{measured}")
+    return notes
 
 
 def _configs(table: PaperTable, results: Results) -> dict[str, Config]:
@@ -256,7 +269,7 @@ def reference(selected: SelectedRun) -> RunRef:
 def has_pretraining(config: Config) -> bool:
     """Whether a system has a pretrained run of its own, with its own neurons."""
     converted_later = config.converted and config.distill.start.weights != "pretrained"
-    return not (config.backbone.path or config.backbone.keep_layers or converted_later)
+    return config.pretrains and not (config.backbone.keep_layers or converted_later)
 
 
 def system_measures(results: Results, system: str, tuned: Sequence[SelectedRun], seed: int) -> Values:
