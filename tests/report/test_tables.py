@@ -264,7 +264,7 @@ def test_where_nothing_is_pretrained_measures_are_of_the_fine_tuned_runs(tmp_pat
     }
     data = build_table(rows(load_table(5), "spikelm_t4"), Given(known, tmp_path))
     assert data.lines[0].cells["energy_fp32"].ours == (1.0,), "the mean of both"
-    assert any("Not pretrained here, but from the weights given: " in note for note in data.notes)
+    assert any("start from the weights given: " in note for note in data.notes)
     refused = build_table(rows(load_table(1), "spikegpt"), Given({}, tmp_path))
     assert refused.lines[0].cells["verdict"].ours == ()
     assert refused.notes[0] == "SpikeGPT cannot be run at scale smoke: task=pretrain starts from scratch."

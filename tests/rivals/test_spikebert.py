@@ -259,13 +259,8 @@ def test_the_papers_scale_has_spikebert_recipe_and_a_teacher_of_its_own() -> Non
     tuned, general, taught = config.finetune, config.general, config.teacher
     assert (tuned.epochs, tuned.batch, tuned.lr) == (30, 32, 5e-4)
     assert (tuned.optimizer.weight_decay, tuned.schedule.shape) == (5e-3, "cosine")
-    assert (general.epochs, general.steps, general.batch, general.lr, general.max_length) == (
-        None,
-        78125,
-        256,
-        2e-4,
-        256,
-    )
+    assert (general.epochs, general.steps, general.batch) == (None, 78125, 256), "20 million rows"
+    assert (general.lr, general.max_length) == (2e-4, 256)
     assert (taught.epochs, taught.lr, taught.schedule.shape) == (50, 2e-5, "constant")
 
 

@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from spikelm.catalog.checkpoint_files import on_hub
+from spikelm.catalog.revisions import is_commit
 from spikelm.config.compose import load_config
 from spikelm.config.paths import PACKAGE
 from spikelm.config.plugins import config_files
@@ -30,8 +32,10 @@ def composed(overrides: tuple[str, ...], root: Path) -> Config:
         return from_record(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError, KeyError):  # not there, or not whole
         config = load_config(overrides)
-    # Sizes of given weights are read from files that may change.
-    if not config.backbone.path and root.is_dir() and from_record(plain(to_record(config))) == config:
+    # Sizes of given weights are read from files that may change; those of a commit may not.
+    given = config.backbone.path
+    fixed = not given or (on_hub(given) and is_commit(given.partition("@")[2]))
+    if fixed and root.is_dir() and from_record(plain(to_record(config))) == config:
         _keep(path, to_record(config))
     return config
 

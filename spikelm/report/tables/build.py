@@ -140,9 +140,13 @@ def _given_weights(table: PaperTable, results: Results) -> list[str]:
             rows_of.setdefault((path, configs[row.system].pretrains), []).append(row.name)
     notes = []
     for (path, pretrains), rows in rows_of.items():
-        how = "Pretrained further here, from" if pretrains else "Not pretrained here, but from"
-        measured = "" if pretrains else " Energy and firing are means over the fine-tuned runs."
-        notes.append(f"{how} the weights {path}: {', '.join(dict.fromkeys(rows))}.{measured}")
+        names = ", ".join(dict.fromkeys(rows))
+        notes.append(
+            f"Pretrained further here, from the weights {path}: {names}."
+            if pretrains
+            else f"Not pretrained here, they or their teachers start from the weights {path}: {names}. "
+            "Energy and firing are means over the fine-tuned runs."
+        )
     return notes
 
 
