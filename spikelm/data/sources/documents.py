@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache as made_once
 from functools import partial
 from itertools import islice
@@ -39,7 +39,7 @@ class TextFiles:
     labelled: Callable[[], Iterator[tuple[str, Document]]]  # every document with its split, in the order of the hash
     splits: Callable[[Mapping[str, int]], dict[str, Documents]]  # streams of so many documents
     count: Callable[[], int | None]  # of the documents, about; None where nothing tells
-    read_from: Origin = Origin({})  # the commits of the hub
+    read_from: Origin = field(default_factory=lambda: Origin({}))  # the commits of the hub
 
     def load(self) -> LoadedText:
         """Surveyed, unless that was done before."""
