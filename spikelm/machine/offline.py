@@ -11,7 +11,8 @@ TRUE = ("1", "ON", "YES", "TRUE")  # what the libraries take for yes, in any cas
 
 def offline_variables() -> list[str]:
     """The variables that are set to a yes, as NAME=VALUE."""
-    return [f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name, "").upper() in TRUE]
+    said = {name: os.environ.get(name, "").strip() for name in VARIABLES}
+    return [f"{name}={value}" for name, value in said.items() if value.upper() in TRUE]
 
 
 def offline_reason() -> str:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from spikelm.machine.offline import offline_variables
+
 HUB = "https://huggingface.co"
 WANDB = "https://api.wandb.ai"
-#: variables that forbid the network, with the values that do; libraries read them in any case
-HUB_OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
-TRUE = ("1", "on", "yes", "true")
 PORTS = {"http": 80, "https": 443}
 WANDB_OFF = ("offline", "disabled", "dryrun")
 
@@ -36,7 +35,7 @@ class Service:
 
 def hub() -> Service:
     """The hub, as huggingface_hub looks for it and its token."""
-    forbidden = next((f"{name}={value}" for name in HUB_OFFLINE if (value := _said(name)).lower() in TRUE), "")
+    forbidden = next(iter(offline_variables()), "")
     named = any(_said(name) for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"))
     file = Path(_said("HF_TOKEN_PATH") or hub_home() / "token").expanduser()
     return Service(_said("HF_ENDPOINT") or HUB, forbidden, named or _has_text(file))
