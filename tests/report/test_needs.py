@@ -15,11 +15,12 @@ from rich.console import Console
 
 from spikelm.config.compose import load_config
 from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
-from spikelm.report.reproduce.needs import Timings, minutes, needs_of, show_needs
+from spikelm.report.reproduce.needs import minutes, needs_of, show_needs
 from spikelm.report.reproduce.progress import Progress
 from spikelm.report.reproduce.reproduce import job_lines
 from spikelm.runs.experiment import open_run
 from spikelm.runs.prerequisites import pretraining_of
+from spikelm.runs.timings import Timings
 from spikelm.store.result import Result
 
 
