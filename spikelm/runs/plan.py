@@ -33,7 +33,7 @@ from spikelm.runs.prerequisites import prerequisites
 from spikelm.runs.timings import timings_of
 
 OPTIMIZERS = {"adamw": "AdamW", "adagrad": "Adagrad"}
-WIDTH = 136  # of the table of a sweep's plans
+WIDTH = 150  # of the table of a sweep's plans
 BY_DATA = "by the data"  # where only the data can tell
 NOT_ESTIMATED = "not estimated"
 UNCOUNTED = "matmuls alone: neurons, norms, reading, evaluation and generation come on top"
@@ -48,6 +48,7 @@ class Plan:
     share: Share
     device_gb: float | None  # memory of one device
     cost: Cost
+    speed: str  # at which the cost's hours are, in words
     earlier_hours: float | None = None  # by earlier runs
     energy_ann_mj: float | None = None
     energy_ceiling_mj: float | None = None
@@ -108,6 +109,7 @@ def make_plan(config: Config) -> Plan:
         share=device_share(config),
         device_gb=device_memory(config),
         cost=cost_of(config),
+        speed=str(speed_of(config.trainer)),
         earlier_hours=None if seconds is None else seconds / 3600,
     )
     if trained_parameters(config) is None:  # a kind whose energy is counted when its model is built
@@ -271,7 +273,7 @@ def _cost_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
         devices = device_count(config)
         wall = f", {hours(cost.wall_hours)} on {devices} devices" if devices > 1 else ""
         rows["GPU hours, about"] = f"{hours(cost.gpu_hours)}{wall} ({UNCOUNTED})"
-        rows["at a speed of"] = str(speed_of(config.trainer))
+        rows["at a speed of"] = planned.plan.speed
     if planned.plan.earlier_hours is not None:
         rows["hours by earlier runs"] = hours(planned.plan.earlier_hours)
     if cost.running_gb is not None:
@@ -321,7 +323,7 @@ def show_plans(planned_runs: Sequence[PlannedRun], console: Console) -> None:
     table = Table(title=f"{len(planned_runs)} planned runs", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("system", "T", "task"):
         table.add_column(column, no_wrap=True)
-    for column in ("parameters", "steps", "FLOPs", "GPU hours", "parts x rows", "GB", "disk GB", "mJ ANN", "ceiling"):
+    for column in ("size", "steps", "FLOPs", "GPU time", "parts x rows", "GB", "disk", "mJ ANN", "ceiling"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("needs", no_wrap=True)
     for planned in planned_runs:
@@ -344,10 +346,11 @@ def show_plans(planned_runs: Sequence[PlannedRun], console: Console) -> None:
     # Whatever the width of the terminal: a folded row is not read.
     wide = console if console.width >= WIDTH else Console(file=console.file, width=WIDTH)
     wide.print(table)
+    speeds = " or ".join(dict.fromkeys(planned.plan.speed for planned in planned_runs))
     meaning = (
-        f"GPU hours: {UNCOUNTED}. parts x rows: how one device computes its share of a batch (! does not fit). GB: its "
-        "training memory, about. disk GB: while it trains. ceiling: mJ of an inference in which every neuron fires. "
-        "needs: the runs it starts or learns from. –: only the data or the built model can tell."
+        f"GPU time: at {speeds}, {UNCOUNTED}. parts x rows: how one device computes its share of a batch "
+        "(! does not fit). GB: its training memory, about. disk: GB while it trains. ceiling: mJ of an inference in "
+        "which every neuron fires. needs: the runs it starts or learns from. –: only the data or the built model tells."
     )
     console.print(f"  {meaning}", soft_wrap=True)
 

@@ -159,7 +159,7 @@ def test_what_a_sweep_writes_down_is_the_plan_again(runs_dir) -> None:
     show_plans([planned], console)
     text = console.export_text()
     assert f"{planned.plan.cost.flops:.1e}" in text
-    assert "GPU hours: matmuls alone" in text
+    assert "GPU time: at 14 TFLOP/s per device" in text
 
 
 def test_the_released_schedule_is_spelled_out(runs_dir) -> None:
