@@ -21,19 +21,20 @@ class Gpu:
     name: str
     memory_gb: float
     driver: str
+    uuid: str = ""  # by which CUDA_VISIBLE_DEVICES can name it, whatever the order of the devices
 
 
 @dataclass(frozen=True)
 class DriverAnswer:
-    """The GPUs that this process may use, and why none are known where the driver's tool could not be asked."""
+    """What nvidia-smi says of all GPUs, a line each, or why it could not be asked."""
 
-    gpus: tuple[Gpu, ...] = ()
+    lines: str = ""
     trouble: str | None = None
 
 
 @cache
 def ask_driver() -> DriverAnswer:
-    """What nvidia-smi says; one that hangs is left to itself."""
+    """What nvidia-smi says, asked once; one that hangs is left to itself."""
     if shutil.which("nvidia-smi") is None:
         return DriverAnswer(trouble="there is no nvidia-smi, so no driver of NVIDIA's")
     return Question(_nvidia_smi).answer(PATIENCE) or DriverAnswer(
@@ -50,12 +51,12 @@ def _nvidia_smi() -> DriverAnswer:
         return DriverAnswer(trouble=said[0] if said else f"nvidia-smi ended with code {error.returncode}")
     except (OSError, subprocess.SubprocessError) as error:
         return DriverAnswer(trouble=str(error))
-    return DriverAnswer(visible(done.stdout, os.environ.get("CUDA_VISIBLE_DEVICES")))
+    return DriverAnswer(done.stdout)
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """The GPUs that this process may use (CUDA_VISIBLE_DEVICES), in the driver's order; none without a driver."""
-    return ask_driver().gpus
+    """The GPUs that this process may use (CUDA_VISIBLE_DEVICES as it is now), in the driver's order."""
+    return visible(ask_driver().lines, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def visible(answer: str, chosen: str | None) -> tuple[Gpu, ...]:
@@ -64,9 +65,9 @@ def visible(answer: str, chosen: str | None) -> tuple[Gpu, ...]:
     for line in answer.splitlines():
         index, uuid, name, mebibytes, driver = (part.strip() for part in line.split(","))
         try:
-            gpu = Gpu(name, float(mebibytes) * 2**20 / 1e9, driver)
+            gpu = Gpu(name, float(mebibytes) * 2**20 / 1e9, driver, uuid)
         except ValueError:  # [N/A]: memory that the GPU shares with the processor
-            gpu = Gpu(name, 0.0, driver)
+            gpu = Gpu(name, 0.0, driver, uuid)
         by_word[index] = by_word[uuid] = gpu
     if chosen is None:
         return tuple(gpu for word, gpu in by_word.items() if word.isdigit())

@@ -15,6 +15,7 @@ from spikelm.catalog.energy import ceiling_mj, energy_mj
 from spikelm.config.devices import device_count, device_memory
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.stages import StageConfig
+from spikelm.measure.fitting import smaller_settings
 from spikelm.measure.flops import teacher_is_asked
 from spikelm.measure.workload import (
     USABLE_MEMORY,
@@ -244,24 +245,10 @@ def _refusal(config: Config, share: Share, device_gb: float) -> str:
     """What is said of a run of which not even the smallest part fits, and the settings with which it does."""
     rows = "one row at a time" if share.micro_batch == 1 else f"{share.micro_batch} rows at a time"
     needs = f"{rows} needs {share.memory_gb:.1f} GB of the {USABLE_MEMORY * device_gb:.1f} that {device_gb:g} GB leave"
-    fitting = fitting_settings(config)
+    fitting = smaller_settings(config)
     if not fitting:
         return f"{needs}; no setting of the trainer makes it fit: a larger device, or shorter rows"
     return f"{needs}; it fits with {', or with '.join(fitting)}"
-
-
-def fitting_settings(config: Config) -> list[str]:
-    """Settings that save memory and with which a run fits its devices, with as few rows at a time as it takes."""
-    asked, free = config.trainer, replace(config.trainer, micro_batch=None)
-    tries = {"": free, "trainer.activation_checkpointing=true": replace(free, activation_checkpointing=True)}
-    if device_count(config) > 1:
-        tries["trainer.strategy=fsdp"] = replace(free, strategy="fsdp")
-    rows = "trainer.micro_batch=null" if asked.micro_batch else ""
-    return [
-        f"{rows} {words}".strip()
-        for words, trainer in tries.items()
-        if trainer != asked and device_share(replace(config, trainer=trainer)).fits
-    ]
 
 
 def _cost_rows(config: Config, planned: PlannedRun) -> dict[str, str]:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from canned import config_of
-from made_up_result import ENVIRONMENT, made_up
+from canned import config_of, finish
+from made_up_result import made_up
 from rich.console import Console
 
 from spikelm.config.compose import load_config
 from spikelm.config.settings.running import TrainerConfig
-from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
+from spikelm.report.query.selection import Results, Selection, Wanted
 from spikelm.report.reproduce import show_needs as showing
 from spikelm.report.reproduce.needs import Need, needs_of
 from spikelm.report.reproduce.progress import Progress
@@ -30,14 +30,6 @@ from spikelm.runs.experiment import open_run
 from spikelm.runs.prerequisites import pretraining_of
 from spikelm.runs.timings import Timings
 from spikelm.store.result import Result
-
-
-def finish(found: SelectedRun, seconds: float = 60.0, weights: bool = True) -> None:
-    run = found.run
-    if weights:
-        (run.directory / "model").mkdir(parents=True)
-    run.start(found.config, ENVIRONMENT)
-    run.finish(made_up(run_id=run.id, task=found.config.task.name, seconds=seconds, config=found.config, steps=12))
 
 
 @pytest.fixture
