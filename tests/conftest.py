@@ -35,3 +35,11 @@ def eight_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     pretend_gpus(8, tmp_path, monkeypatch)
     yield
     forget_gpus()
+
+
+@pytest.fixture
+def kept_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that end between their result and the removal of their checkpoints."""
+    from spikelm.store.store import Run
+
+    monkeypatch.setattr(Run, "forget_checkpoints", lambda run: None)
