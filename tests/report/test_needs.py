@@ -109,7 +109,7 @@ def test_a_plan_has_a_row_per_system_and_counts_on_runs_side_by_side(selection: 
 @pytest.fixture
 def paper(tmp_path: Path) -> list[Need]:
     """Table 9 at the paper's scale on eight devices: nothing has been run, no network is there."""
-    results = Results(Selection("paper", "", (42,), tmp_path, ("trainer.devices=8",)))
+    results = Results(Selection("paper", "", (42,), tmp_path, ("trainer.devices=8", "trainer.tflops=14")))
     return needs_of([results.find(*run) for run in table_runs(load_table(9), results)], Timings([]))
 
 
@@ -124,7 +124,7 @@ def test_sums_of_a_plan_are_those_of_its_runs(paper: list[Need]) -> None:
     assert sums.peak_gb == pytest.approx(sums.final_gb + 3 * 12 * largest / 1e9), "three checkpoints of one run"
     text = shown(paper)
     assert f"to do: {len(paper)} runs, {sums.flops:.2e} FLOPs" in text
-    assert "at 14 TFLOP/s per device (70% of an A100's 19.5 in fp32; trainer.tflops=... sets it)" in text
+    assert "at 14 TFLOP/s per device (trainer.tflops)" in text
     assert "on 8 devices, one after the other" in text
     assert "?" not in text
 
@@ -134,11 +134,15 @@ def cost_parameters(need: Need) -> int:
 
 
 def test_single_runs_side_by_side_take_as_long_as_the_longest_at_least(paper: list[Need]) -> None:
-    one_each = [replace(need, config=replace(need.config, trainer=TrainerConfig(devices=1))) for need in paper]
+    single = TrainerConfig(devices=1, tflops=14)
+    one_each = [replace(need, config=replace(need.config, trainer=single)) for need in paper]
     one_each = [replace(need, cost=cost_of(need.config)) for need in one_each]
     longest = max(need.cost.gpu_hours for need in one_each)
     assert totals(one_each, at_once=4).wall_hours == pytest.approx(max(longest, totals(one_each, 1).gpu_hours / 4))
     assert totals(one_each, at_once=1000).wall_hours == pytest.approx(longest)
+    checkpoints = sum(3 * 12 * cost_parameters(need) / 1e9 for need in paper)
+    sums = totals(one_each, at_once=1000)
+    assert sums.peak_gb == pytest.approx(sums.final_gb + checkpoints), "all train at the same time"
 
 
 def test_rows_that_cannot_be_run_are_in_the_plan_with_the_reason_and_the_command(tmp_path: Path) -> None:

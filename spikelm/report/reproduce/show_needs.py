@@ -138,15 +138,17 @@ def totals(todo: Sequence[Need], at_once: int) -> Totals:
     single = [need.cost.wall_hours or 0.0 for need in todo if not need.wide]
     wide = sum(need.cost.wall_hours or 0.0 for need in todo if need.wide)
     side_by_side = max(sum(single) / at_once, max(single, default=0.0))
-    on_disk = [need.cost for need in todo if need.cost.finished_gb is not None]
-    final = sum(cost.finished_gb or 0.0 for cost in on_disk)
-    checkpoints = sorted(((cost.running_gb or 0.0) - (cost.finished_gb or 0.0) for cost in on_disk), reverse=True)
+    on_disk = [need for need in todo if need.cost.finished_gb is not None]
+    final = sum(need.cost.finished_gb or 0.0 for need in on_disk)
+    checkpoints = {True: [0.0], False: [0.0]}  # of those that train alone, and of those side by side
+    for need in on_disk:
+        checkpoints[need.wide].append((need.cost.running_gb or 0.0) - (need.cost.finished_gb or 0.0))
     return Totals(
         flops=sum(cost.flops or 0.0 for cost in counted),
         gpu_hours=sum(cost.gpu_hours or 0.0 for cost in counted),
         wall_hours=wide + side_by_side,
         unknown=len(todo) - len(counted),
-        peak_gb=final + sum(checkpoints[:at_once]),
+        peak_gb=final + max(max(checkpoints[True]), sum(sorted(checkpoints[False], reverse=True)[:at_once])),
         final_gb=final,
         uncounted=len(todo) - len(on_disk),
     )
@@ -211,7 +213,7 @@ def _show_weights(needs: Sequence[Need], console: Console) -> None:
     users: dict[str, list[str]] = {}
     for need in needs:
         if need.to_do and (path := need.config.backbone.path) and pinned(path):
-            users.setdefault(path, []).append(need.system)
+            users.setdefault(path, []).append(need.system if need.asked else ROLES.get(need.role, need.system))
     missing = {path: systems for path, systems in users.items() if not _at_hand(path)}
     if missing:
         console.print("  weights that are fetched when the first run needs them, or before:", highlight=False)
