@@ -26,15 +26,15 @@ class Gpu:
 
 @dataclass(frozen=True)
 class DriverAnswer:
-    """What nvidia-smi says of all GPUs, a line each, or why it could not be asked."""
+    """The GPUs that this process may use, and why none are known where the driver's tool could not be asked."""
 
-    lines: str = ""
+    gpus: tuple[Gpu, ...] = ()
     trouble: str | None = None
 
 
 @cache
 def ask_driver() -> DriverAnswer:
-    """What nvidia-smi says, asked once; one that hangs is left to itself."""
+    """What nvidia-smi says; one that hangs is left to itself."""
     if shutil.which("nvidia-smi") is None:
         return DriverAnswer(trouble="there is no nvidia-smi, so no driver of NVIDIA's")
     return Question(_nvidia_smi).answer(PATIENCE) or DriverAnswer(
@@ -51,12 +51,12 @@ def _nvidia_smi() -> DriverAnswer:
         return DriverAnswer(trouble=said[0] if said else f"nvidia-smi ended with code {error.returncode}")
     except (OSError, subprocess.SubprocessError) as error:
         return DriverAnswer(trouble=str(error))
-    return DriverAnswer(done.stdout)
+    return DriverAnswer(visible(done.stdout, os.environ.get("CUDA_VISIBLE_DEVICES")))
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """The GPUs that this process may use (CUDA_VISIBLE_DEVICES as it is now), in the driver's order."""
-    return visible(ask_driver().lines, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    """The GPUs that this process may use (CUDA_VISIBLE_DEVICES), in the driver's order; none without a driver."""
+    return ask_driver().gpus
 
 
 def visible(answer: str, chosen: str | None) -> tuple[Gpu, ...]:

@@ -18,7 +18,7 @@ import filelock
 from spikelm.config.devices import uses_gpu
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
-from spikelm.machine.gpus import gpus
+from spikelm.machine.gpus import ask_driver, gpus
 
 EVERY = 1.0  # seconds between two looks for a free GPU
 _held: list[filelock.FileLock] = []  # of this process, until it ends
@@ -50,6 +50,7 @@ def claim(count: int, tell: Callable[[str], None]) -> None:
         time.sleep(EVERY)
     _held.extend(locks)
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(Path(lock.lock_file).stem for lock in locks)
+    ask_driver.cache_clear()  # what this process sees is another answer now
 
 
 def _free(among: list[str], count: int) -> list[filelock.FileLock]:
