@@ -11,6 +11,7 @@ os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["OMP_NUM_THREADS"] = "1"
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,21 @@ def runs_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store of this test's own, for in-process and subprocess calls."""
     monkeypatch.setenv("SPIKELM_RUNS", str(tmp_path / "runs"))
     return tmp_path / "runs"
+
+
+@pytest.fixture
+def eight_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A driver that tells of eight GPUs of 80 GB."""
+    from fake_driver import forget_gpus, pretend_gpus
+
+    pretend_gpus(8, tmp_path, monkeypatch)
+    yield
+    forget_gpus()
+
+
+@pytest.fixture
+def kept_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that end between their result and the removal of their checkpoints."""
+    from spikelm.store.store import Run
+
+    monkeypatch.setattr(Run, "forget_checkpoints", lambda run: None)

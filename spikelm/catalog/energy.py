@@ -200,6 +200,15 @@ def lm_head_terms(hidden: int, vocab: int, target: int, beams: int = 1) -> list[
     return [Term("lm head", None, beams * target * hidden * vocab)]
 
 
+def bertsum_terms(
+    layers: int, decoder_layers: int, hidden: int, widths: tuple[int, int], source: int, target: int, beams: int = 1
+) -> list[Term]:
+    """The matmuls of BERTSUMABS: of a BERT, and of a decoder whose FFN has another width than the BERT's."""
+    encoder = encoder_terms(layers, hidden, widths[0], source)
+    both = seq2seq_terms(1, decoder_layers, hidden, widths[1], source, target, beams)
+    return encoder + [term for term in both if term.name.startswith("decoder")]
+
+
 def spikformer_terms(layers: int, hidden: int, intermediate: int, length: int) -> list[Term]:
     """The matmuls of SpikeBERT's student, whose residual adds up spikes: x = s_0 + s_1 + ...
 

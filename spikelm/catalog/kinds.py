@@ -16,7 +16,11 @@ from spikelm.catalog.energy import Term, encoder_terms, rwkv_terms, spikformer_t
 from spikelm.catalog.parameters import (
     bart_parameters,
     bert_parameters,
+    bertsum_parameters,
+    elmo_parameters,
+    gpt2_parameters,
     mbart_parameters,
+    ptgen_parameters,
     roberta_parameters,
     rwkv_parameters,
     spikformer_parameters,
@@ -56,7 +60,8 @@ class Kind:
     decoder: bool = False  # has backbone.decoder_layers
     untrained: bool = False  # fine-tuning may have no steps
     own_tokens: bool = False  # tokenises in a way of its own, when it runs: spikelm-prepare leaves that to it
-    parameters: Parameters | None = None  # None: known when the model is built
+    parameters: Parameters | None = None  # None: its training memory is not estimated
+    saved_parameters: Parameters | None = None  # of its files, where `parameters` is None; for the plan's disk
     plain: Matmuls | None = None  # matmuls of the plain model; None: they depend on more than one length
     spiking: Matmuls | None = None  # of the spiking model, where they are others
 
@@ -164,6 +169,7 @@ KINDS = {
             "highways": Rule(whole=True, least=0),
             "task_dropout": _NOT_NEGATIVE,
         },
+        saved_parameters=elmo_parameters,
     ),
     "ptgen": Kind(
         "PTGEN",
@@ -172,6 +178,7 @@ KINDS = {
         neuron="plain",
         options={"embedding": _COUNT, "coverage": _NOT_NEGATIVE, "coverage_from": _NOT_NEGATIVE},
         decoder=True,
+        saved_parameters=ptgen_parameters,
     ),
     "bertsum": Kind(
         "BERTSUMABS",
@@ -187,6 +194,7 @@ KINDS = {
         starts="bert",
         decoder=True,
         own_tokens=True,
+        saved_parameters=bertsum_parameters,
     ),
     "gpt2": Kind(
         "GPT-2",
@@ -198,6 +206,7 @@ KINDS = {
         starts="gpt2",
         untrained=True,
         own_tokens=True,
+        saved_parameters=gpt2_parameters,
     ),
 }
 

@@ -14,7 +14,7 @@ from spikelm.report.claims.show_claims import show_claims, write_claims
 from spikelm.report.figures.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
 from spikelm.report.query.selection import Results, Selection, Wanted
 from spikelm.report.reproduce.launcher import chosen_launcher
-from spikelm.report.tables.build import build_table, table_runs
+from spikelm.report.tables.build import build_table, refused_rows, table_runs
 from spikelm.report.tables.formats import show_table, write_table
 from spikelm.report.tables.paper_table import TABLES, PaperTable, load_table
 
@@ -99,9 +99,10 @@ def reproduce(args: argparse.Namespace) -> int:
     with Console(stderr=True).status("which runs this needs, and which are there"):
         wanted: list[Wanted] = [run for one in tables for run in table_runs(one, results)]
         wanted += [run for id in figures for run in figure_runs(load_figure(id), results)]
+        refused = refused_rows(tables, results)
     titles = [*(f"table {one.id}" for one in tables), *(load_figure(id).label for id in figures)]
     title = "all tables and figures" if args.id == "all" else ", ".join(titles)
-    code = run_missing(f"{title} at {selection.where}", wanted, results, launcher, args.plan)
+    code = run_missing(f"{title} at {selection.where}", wanted, results, launcher, refused, args.plan)
     if args.plan:
         return code
     fresh = Results(selection)  # what has been run since

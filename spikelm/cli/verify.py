@@ -59,7 +59,7 @@ def damage_of(run: Run) -> Iterator[Damage]:
 
 def _remedy(name: str) -> str:
     if name.startswith("model/"):
-        return "made again from the last checkpoint as soon as a run needs it"
+        return "made again as soon as a run needs it"
     if name == "config.yaml":
         return "spikelm-verify --repair writes it again from the result, which is whole"
     return "the result itself is whole; force=true makes the run again"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
@@ -14,6 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from spikelm.config.checks import all_keys, typed
+from spikelm.config.devices import uses_gpu
 from spikelm.config.paths import config_dir, default_runs_dir
 from spikelm.config.plugins import config_dirs, config_files, option_names
 from spikelm.config.redact import refuse_secrets
@@ -23,6 +25,7 @@ from spikelm.config.settings.fields import nearest
 from spikelm.config.settings.schema import Composed, Config
 from spikelm.config.trust import refuse_targets
 from spikelm.errors import ConfigError
+from spikelm.machine.gpus import gpus
 
 
 def register_schema() -> None:
@@ -66,13 +69,22 @@ def compose_config(overrides: Sequence[str], search_path: str | None = None) -> 
 
 
 def _refuse_shared_devices(cfg: DictConfig) -> None:
-    """Jobs of joblib share one machine: each would take the same first devices."""
-    devices, launcher = cfg.trainer.devices, cfg.hydra.launcher
-    if (devices or 1) != 1 and "joblib" in str(launcher.get("_target_", "")) and launcher.n_jobs != 1:
+    """Jobs of joblib share one machine. Each has GPUs of its own (spikelm/sweeps/gpu_slots.py), if there are enough."""
+    devices, launcher = cfg.trainer.devices or 1, cfg.hydra.launcher
+    if devices == 1 or "joblib" not in str(launcher.get("_target_", "")) or launcher.n_jobs == 1:
+        return
+    if uses_gpu(cast(Config, cfg)):
+        if launcher.n_jobs > 0 and launcher.n_jobs * devices <= len(gpus()):
+            return
+        many = f"{launcher.n_jobs} jobs" if launcher.n_jobs > 0 else "as many jobs as cores"
         raise ConfigError(
-            f"trainer.devices={devices} in a sweep whose jobs run side by side on one machine: they would share them",
-            "hydra/launcher=basic runs one job after the other, hydra/launcher=slurm gives each job devices of its own",
+            f"{many} side by side with trainer.devices={devices} are more than the {len(gpus())} GPUs here",
+            f"hydra.launcher.n_jobs={max(1, len(gpus()) // devices)}, or hydra/launcher=parallel, which counts them",
         )
+    raise ConfigError(
+        f"trainer.devices={devices} in a sweep whose jobs run side by side on one machine: they would share them",
+        "hydra/launcher=basic runs one job after the other, hydra/launcher=slurm gives each job devices of its own",
+    )
 
 
 def group_names() -> set[str]:

@@ -7,8 +7,12 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from spikelm.config.devices import uses_gpu
 from spikelm.config.plugins import option_file, package_dir
 from spikelm.machine.cpu import side_by_side, usable_threads
+from spikelm.machine.gpus import gpus
+
+GPU_SCALE = "paper"  # the scale whose runs a cluster gives GPUs without being asked
 
 
 def _layers_over(share: int, *, _root_: Any) -> int:
@@ -27,14 +31,33 @@ def _by_task(values: Any, other: Any, *, _root_: Any) -> Any:
 
 
 def _sweep_jobs(*, _root_: Any) -> int:
-    """How many jobs with models of this size may run side by side."""
+    """How many jobs may run side by side: one for each GPU, or as many as the cores and the model's size allow."""
+    if uses_gpu(_root_):
+        return max(1, len(gpus()) // (_root_.trainer.devices or 1))
     backbone = _root_.backbone
     sizes = (None if OmegaConf.is_missing(backbone, key) else backbone[key] for key in ("layers", "hidden"))
     return side_by_side(*sizes)
 
 
+def _job_gpus(*, _root_: Any) -> int | None:
+    """GPUs of one job on a cluster: as many as it trains on, at the scale that is made for them; else none."""
+    trainer = _root_.trainer
+    if trainer.accelerator in ("cpu", "mps"):
+        return None
+    wanted = _root_.scale == GPU_SCALE or trainer.accelerator in ("gpu", "cuda")
+    return (trainer.devices or 1) if wanted else None
+
+
+def _job_cores(*, _root_: Any) -> int:
+    """Cores of one job on a cluster: for each device its loaders, the process that trains, and one to spare."""
+    trainer = _root_.trainer
+    return int((trainer.devices or 1) * (trainer.workers + 2))
+
+
 RESOLVERS: dict[str, Callable[..., Any]] = {
     "by_task": _by_task,  # ${by_task:{cola: 50},10} is 50 for cola and 10 for other tasks
+    "job_cores": _job_cores,  # ${job_cores:} is the number of cores of a job of hydra/launcher=slurm
+    "job_gpus": _job_gpus,  # ${job_gpus:} is its number of GPUs
     "layers_over": _layers_over,  # ${layers_over:4} is a quarter of the backbone's layers
     "package_dir": package_dir,  # ${package_dir:name} is the folder of an installed plugin
     "sweep_jobs": _sweep_jobs,  # ${sweep_jobs:} is the number of jobs of hydra/launcher=parallel

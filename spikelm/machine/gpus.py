@@ -21,6 +21,7 @@ class Gpu:
     name: str
     memory_gb: float
     driver: str
+    uuid: str = ""  # by which CUDA_VISIBLE_DEVICES can name it, whatever the order of the devices
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,9 @@ def visible(answer: str, chosen: str | None) -> tuple[Gpu, ...]:
     for line in answer.splitlines():
         index, uuid, name, mebibytes, driver = (part.strip() for part in line.split(","))
         try:
-            gpu = Gpu(name, float(mebibytes) * 2**20 / 1e9, driver)
+            gpu = Gpu(name, float(mebibytes) * 2**20 / 1e9, driver, uuid)
         except ValueError:  # [N/A]: memory that the GPU shares with the processor
-            gpu = Gpu(name, 0.0, driver)
+            gpu = Gpu(name, 0.0, driver, uuid)
         by_word[index] = by_word[uuid] = gpu
     if chosen is None:
         return tuple(gpu for word, gpu in by_word.items() if word.isdigit())

@@ -65,16 +65,6 @@ def row_tokens(config: Config) -> int:
     return task.source_length + task.target_length if task.kind == "seq2seq" else config.stage.max_length
 
 
-def row_flops(config: Config) -> int:
-    """Operations of training on one row: forward and twice that backward, two a MAC, T times for a spiking model.
-
-    The LM head runs once, after the mean over T; a teacher of pairs is asked once, forward only.
-    """
-    stacks, head = (sum(term.macs for term in terms) for terms in (training_terms(config), head_terms(config)))
-    asked = config.task.kind == "seq2seq" and config.distills and config.distill.from_teacher
-    return 6 * (config.time_steps * stacks + head) + (2 * (stacks + head) if asked else 0)
-
-
 @dataclass(frozen=True)
 class Share:
     """One device's part of a batch, and in how many parts it is computed."""

@@ -53,7 +53,7 @@ def open_run(config: Config) -> Run:
 def run_experiment(config: Config, console: Console, whole: bool = False) -> Finished:
     """The finished run of a config; nothing is run twice.
 
-    With `whole` its model is needed too, and made again from the last checkpoint if its files are damaged.
+    With `whole` its model is needed too, and made again if its files are damaged.
     """
     with listening():
         return _run_or_find(config, console, whole)
@@ -65,6 +65,7 @@ def _run_or_find(config: Config, console: Console, whole: bool) -> Finished:
     check_surveyed(config, console)
     run = open_run(config)
     if not config.force and (result := _usable_result(run, whole)) is not None:
+        _forget_leftovers(run, result)
         console.print(f"finished before, from the store: {run.directory} (force=true runs it again)", soft_wrap=True)
         return Finished(result, run.directory)
     check_prepared(config, console)
@@ -81,7 +82,8 @@ def _run_or_find(config: Config, console: Console, whole: bool) -> Finished:
         elif (result := run.result()) is not None:
             names = ", ".join(_damaged(run, result))
             set_aside(run.directory / "result.json")
-            said = f"{run.directory}: {names} missing or not as written (checksum); made again from the last checkpoint"
+            kept = " from the last checkpoint" if any(run.checkpoints.glob("*.ckpt")) else ""
+            said = f"{run.directory}: {names} missing or not as written (checksum); made again{kept}"
             console.print(f"warning: {said}", style="yellow", soft_wrap=True)
         return Finished(_run(config, run, needed, console), run.directory)
 
@@ -90,6 +92,13 @@ def _usable_result(run: Run, whole: bool) -> Result | None:
     """The result of a finished run; None where its model is needed and damaged."""
     result = run.result()
     return None if result is not None and whole and _damaged(run, result) else result
+
+
+def _forget_leftovers(run: Run, result: Result) -> None:
+    """Checkpoints of a run that was ended between its result and their removal; not while they could be of use."""
+    if run.checkpoints.is_dir() and not _damaged(run, result):
+        with contextlib.suppress(SpikeLMError, OSError), run.lock(wait=False):  # a store may be read-only
+            run.forget_checkpoints()
 
 
 def _damaged(run: Run, result: Result) -> list[str]:
@@ -116,6 +125,7 @@ def _run(config: Config, run: Run, needed: Mapping[str, Finished], console: Cons
         trained = train(config, run, directories, tracker.log, console)
         seconds = round(time.monotonic() - started, 2)
         result = run.finish(_result(config, run, needed, about, trained, seconds))
+        run.forget_checkpoints()  # only now: until the result is there a run goes on from them
         tracker.summary(_summary(result))
         tracker.table(result.steps, "samples", [sample.model_dump() for sample in result.samples])
         ok = True

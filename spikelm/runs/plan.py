@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -11,24 +12,32 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.catalog.energy import ceiling_mj, energy_mj
-from spikelm.config.devices import device_count
+from spikelm.config.devices import device_count, device_memory
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.stages import StageConfig
+from spikelm.measure.fitting import smaller_settings
+from spikelm.measure.flops import teacher_is_asked
 from spikelm.measure.workload import (
+    USABLE_MEMORY,
+    Share,
     device_share,
     generated_terms,
     head_terms,
     measured_terms,
-    row_flops,
     row_tokens,
     trained_parameters,
 )
+from spikelm.runs.cost import KEPT_CHECKPOINTS, Cost, cost_of, planned_steps, saved_parameters, speed_of
 from spikelm.runs.experiment import open_run
 from spikelm.runs.labels import title
 from spikelm.runs.prerequisites import prerequisites
+from spikelm.runs.timings import timings_of
 
 OPTIMIZERS = {"adamw": "AdamW", "adagrad": "Adagrad"}
-WIDTH = 136  # of the table of a sweep's plans
+WIDTH = 150  # of the table of a sweep's plans
+BY_DATA = "by the data"  # where only the data can tell
+NOT_ESTIMATED = "not estimated"
+UNCOUNTED = "matmuls alone: neurons, norms, reading, evaluation and generation come on top"
 
 
 @dataclass(frozen=True)
@@ -36,12 +45,14 @@ class Plan:
     """The numbers of a dry run; None where only the data can tell."""
 
     parameters: int | None
-    steps: int | None
     tokens: int | None
-    flops: float | None
-    memory_gb: float | None
-    energy_ann_mj: float | None
-    energy_ceiling_mj: float | None
+    share: Share
+    device_gb: float | None  # memory of one device
+    cost: Cost
+    speed: str  # at which the cost's hours are, in words
+    earlier_hours: float | None = None  # by earlier runs
+    energy_ann_mj: float | None = None
+    energy_ceiling_mj: float | None = None
     energy_generated_mj: float | None = None  # of the longest text with its beams, by the ANN
     energy_head_mj: float | None = None  # of the LM head, which stays real-valued
 
@@ -57,6 +68,15 @@ class NeededRun:
 
 
 @dataclass(frozen=True)
+class FirstRuns:
+    """All unfinished runs that have to be made before a run, those of its prerequisites included."""
+
+    count: int
+    gpu_hours: float  # of those that are estimated
+    unknown: int  # of those whose hours only the data can tell
+
+
+@dataclass(frozen=True)
 class PlannedRun:
     """A dry run: which run it is, which runs it needs, and its numbers."""
 
@@ -68,40 +88,37 @@ class PlannedRun:
     epochs: int | None
     time_steps: int
     needs: list[NeededRun]
+    first: FirstRuns
     plan: Plan
 
 
 def planned_run(record: Mapping[str, Any]) -> PlannedRun:
     """Back from what `asdict` made of it."""
     needs = [NeededRun(**one) for one in record["needs"]]
-    return PlannedRun(**{**record, "needs": needs, "plan": Plan(**record["plan"])})
-
-
-def planned_steps(config: Config) -> int | None:
-    """Optimiser steps, where the config or the published number of rows tells them."""
-    stage, rows = config.stage, config.task.official_rows.get("train")
-    if stage.steps is not None:
-        return stage.steps
-    if config.source.name != "hub" or not rows or not stage.epochs:
-        return None
-    return stage.epochs * -(-min(rows, config.source.train_rows or rows) // stage.batch)
+    numbers = record["plan"]
+    plan = Plan(**{**numbers, "share": Share(**numbers["share"]), "cost": Cost(**numbers["cost"])})
+    return PlannedRun(**{**record, "needs": needs, "first": FirstRuns(**record["first"]), "plan": plan})
 
 
 def make_plan(config: Config) -> Plan:
     """Size and work of the config's own run."""
-    stage, pairs = config.stage, config.task.kind == "seq2seq"
-    parameters = trained_parameters(config)
-    if parameters is None:  # its size and work are known when its model is built
-        steps = planned_steps(config)
-        return Plan(None, steps, steps * stage.batch * row_tokens(config) if steps else None, None, None, None, None)
-    steps, counted = planned_steps(config), measured_terms(config)
-    return Plan(
-        parameters=parameters,
-        steps=steps,
-        tokens=steps * stage.batch * row_tokens(config) if steps else None,
-        flops=row_flops(config) * stage.batch * steps if steps else None,
-        memory_gb=device_share(config).memory_gb,
-        energy_ann_mj=energy_mj(counted),
+    steps = planned_steps(config)
+    seconds = timings_of(Path(config.runs_dir)).about(config)
+    plan = Plan(
+        parameters=saved_parameters(config),
+        tokens=steps * config.stage.batch * row_tokens(config) if steps else None,
+        share=device_share(config),
+        device_gb=device_memory(config),
+        cost=cost_of(config),
+        speed=str(speed_of(config.trainer)),
+        earlier_hours=None if seconds is None else seconds / 3600,
+    )
+    if trained_parameters(config) is None:  # a kind whose energy is counted when its model is built
+        return plan
+    pairs = config.task.kind == "seq2seq"
+    return replace(
+        plan,
+        energy_ann_mj=energy_mj(measured_terms(config)),
         energy_ceiling_mj=ceiling_mj(measured_terms(config, spiking=True), config.time_steps) if config.fires else None,
         energy_generated_mj=energy_mj(generated_terms(config)) if pairs else None,
         energy_head_mj=energy_mj(head_terms(config)) if pairs else None,
@@ -121,8 +138,25 @@ def plan_run(config: Config) -> PlannedRun:
         epochs=config.stage.epochs,
         time_steps=config.time_steps,
         needs=[NeededRun(role, needed.task.name, found.id, found.state) for role, needed, found in before],
+        first=_first_runs(config),
         plan=make_plan(config),
     )
+
+
+def _first_runs(config: Config) -> FirstRuns:
+    """What has to be made before a run, each once."""
+    hours: dict[str, float | None] = {}
+
+    def visit(later: Config) -> None:
+        for needed in prerequisites(later).values():
+            run = open_run(needed)
+            if run.id not in hours and not run.finished:
+                hours[run.id] = cost_of(needed).gpu_hours
+                visit(needed)
+
+    visit(config)
+    estimated = [value for value in hours.values() if value is not None]
+    return FirstRuns(len(hours), sum(estimated), len(hours) - len(estimated))
 
 
 def show_plan(config: Config, planned: PlannedRun, console: Console) -> None:
@@ -135,6 +169,8 @@ def show_plan(config: Config, planned: PlannedRun, console: Console) -> None:
         "run": f"{planned.run_id} ({planned.state})",
         **_model_rows(config, planned.plan),
         **_work_rows(config, planned),
+        **_device_rows(config, planned.plan),
+        **_cost_rows(config, planned),
         **_energy_rows(config, planned.plan),
         **{f"needs the {one.role} run": f"{one.task} {one.run_id} ({one.state})" for one in planned.needs},
     }
@@ -154,18 +190,14 @@ def _model_rows(config: Config, plan: Plan) -> dict[str, str]:
 
 
 def _work_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
-    """Steps, optimiser, tokens, operations and memory of the training."""
-    stage, devices, plan = config.stage, device_count(config), planned.plan
-    pairs, task = config.task.kind == "seq2seq", config.task
+    """Steps, optimiser and tokens of the training."""
+    stage, task, plan = config.stage, config.task, planned.plan
+    steps = plan.cost.steps
     epochs = f"{stage.epochs} epochs of the data" if stage.epochs else ""
-    steps = f"{plan.steps:,}{f' ({epochs})' if epochs else ''}" if plan.steps else epochs or "none"
-    per_device = "" if devices == 1 else f" ({_per_device(stage.batch, devices)} on each of {devices} devices)"
-    longest = f"{task.source_length} to {task.target_length}" if pairs else f"{stage.max_length}"
-    at_most = "at most " if stage.epochs else ""  # rows are seldom as long as they may be
-    with_teacher = ", teacher" if any(run.role == "teacher" for run in planned.needs) else ""
-    counted = f" (encoder, decoder, LM head{with_teacher})" if pairs else ""
-    rows = {
-        "steps": f"{steps}, batch {stage.batch}{per_device}, up to {longest} tokens",
+    counted = f"{steps:,}{f' ({epochs})' if epochs else ''}" if steps else epochs or "none"
+    longest = f"{task.source_length} to {task.target_length}" if task.kind == "seq2seq" else f"{stage.max_length}"
+    return {
+        "steps": f"{counted}, batch {stage.batch}, up to {longest} tokens",
         "optimiser": ", ".join(
             [
                 OPTIMIZERS[stage.optimizer.name],
@@ -174,14 +206,88 @@ def _work_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
                 f"decay {stage.optimizer.weight_decay:g}{_released_schedule(stage)}",
             ]
         ),
-        "tokens": f"{at_most}{plan.tokens:,}" if plan.tokens else "by the data",
-        "training FLOPs" if pairs else "training FLOPs (encoder)": (
-            f"{at_most}{plan.flops:.2e}{counted}" if plan.flops else "by the data"
-        ),
+        "tokens": f"{_at_most(config)}{plan.tokens:,}" if plan.tokens else BY_DATA,
     }
-    if plan.memory_gb is not None:
-        rows["training memory, about"] = f"{plan.memory_gb:.1f} GB{'' if devices == 1 else ' per device'}"
+
+
+def _at_most(config: Config) -> str:
+    """Rows of a task are seldom as long as they may be."""
+    return "at most " if config.stage.epochs else ""
+
+
+def _device_rows(config: Config, plan: Plan) -> dict[str, str]:
+    """How the batch is shared out, and what that needs of one device's memory."""
+    share, memory = plan.share, plan.share.memory_gb
+    rows = {"batch": shared_batch(config.stage.batch, device_count(config), share)}
+    if memory is None:
+        return {**rows, "training memory": NOT_ESTIMATED}
+    of = f" of {plan.device_gb:g}" if plan.device_gb else ""
+    rows["training memory, about"] = f"{memory:.1f}{of} GB per device{'' if plan.device_gb else _smaller(config)}"
+    if share.fits is False:
+        rows["does not fit"] = _refusal(config, share, plan.device_gb or 0.0)
     return rows
+
+
+def _smaller(config: Config) -> str:
+    return "; trainer.device_memory=GB takes as many rows at a time as fit" if not config.trainer.micro_batch else ""
+
+
+def shared_batch(batch: int, devices: int, share: Share) -> str:
+    """A batch as devices times parts times rows: 512 = 8 devices x 4 parts x 16 rows."""
+    factors = [f"{devices} device{'s' if devices > 1 else ''}"]
+    factors += [f"{share.accumulate} parts"] if share.accumulate > 1 else []
+    most = "" if devices * share.accumulate * share.micro_batch == batch else "at most "
+    factors.append(f"{most}{share.micro_batch} row{'s' if share.micro_batch > 1 else ''}")
+    return f"{batch} = {' x '.join(factors)}"
+
+
+def _refusal(config: Config, share: Share, device_gb: float) -> str:
+    """What is said of a run of which not even the smallest part fits, and the settings with which it does."""
+    rows = "one row at a time" if share.micro_batch == 1 else f"{share.micro_batch} rows at a time"
+    needs = f"{rows} needs {share.memory_gb:.1f} GB of the {USABLE_MEMORY * device_gb:.1f} that {device_gb:g} GB leave"
+    fitting = smaller_settings(config)
+    if not fitting:
+        return f"{needs}; no setting of the trainer makes it fit: a larger device, or shorter rows"
+    return f"{needs}; it fits with {', or with '.join(fitting)}"
+
+
+def _cost_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
+    """Operations, hours and disk."""
+    cost, first = planned.plan.cost, planned.first
+    flops = BY_DATA if cost.flops is None else f"{_at_most(config)}{cost.flops:.3g}{_counted(config)}"
+    rows = {"training FLOPs": "none: it is not trained" if cost.steps == 0 else flops}
+    if cost.gpu_hours and cost.wall_hours:
+        devices = device_count(config)
+        wall = f", {hours(cost.wall_hours)} on {devices} devices" if devices > 1 else ""
+        rows["GPU hours, about"] = f"{hours(cost.gpu_hours)}{wall} ({UNCOUNTED})"
+        rows["at a speed of"] = planned.plan.speed
+    if planned.plan.earlier_hours is not None:
+        rows["hours by earlier runs"] = hours(planned.plan.earlier_hours)
+    if cost.running_gb is not None:
+        kept = f"{KEPT_CHECKPOINTS} checkpoints, and a third while it is written"
+        rows["disk"] = f"{cost.running_gb:.1f} GB while it trains ({kept}), {cost.finished_gb:.2f} GB afterwards"
+    else:
+        rows["disk"] = NOT_ESTIMATED
+    if first.count:
+        unknown = f", and {first.unknown} of which only the data tells" if first.unknown else ""
+        rows["runs needed first"] = f"{first.count}, together {hours(first.gpu_hours)} of a GPU{unknown}"
+    return rows
+
+
+def _counted(config: Config) -> str:
+    """What the operations are of."""
+    parts = ["forward and backward"]
+    parts += [f"T={config.time_steps}"] if config.time_steps > 1 else []
+    parts += ["activations computed again"] if config.trainer.activation_checkpointing else []
+    parts += ["the teacher's forward"] if teacher_is_asked(config) else []
+    return f" ({', '.join(parts)})"
+
+
+def hours(value: float) -> str:
+    """Hours that a person can read."""
+    if value < 1:
+        return f"{max(1, round(60 * value))} min"
+    return f"{value:.1f} h" if value < 100 else f"{value:,.0f} h"
 
 
 def _energy_rows(config: Config, plan: Plan) -> dict[str, str]:
@@ -204,20 +310,22 @@ def show_plans(planned_runs: Sequence[PlannedRun], console: Console) -> None:
     table = Table(title=f"{len(planned_runs)} planned runs", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("system", "T", "task"):
         table.add_column(column, no_wrap=True)
-    for column in ("parameters", "steps", "tokens", "FLOPs", "GB", "mJ ANN", "ceiling"):
+    for column in ("size", "steps", "FLOPs", "GPU time", "parts x rows", "GB", "disk", "mJ ANN", "ceiling"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("needs", no_wrap=True)
     for planned in planned_runs:
-        plan = planned.plan
+        plan, cost, share = planned.plan, planned.plan.cost, planned.plan.share
         table.add_row(
             planned.system,
             str(planned.time_steps),
             planned.task.removeprefix("glue/"),
             f"{plan.parameters / 1e6:.1f}M" if plan.parameters else "–",
-            f"{plan.steps:,}" if plan.steps else f"{planned.epochs} epochs",
-            f"{plan.tokens:.2e}" if plan.tokens else "–",
-            f"{plan.flops:.1e}" if plan.flops else "–",
-            f"{plan.memory_gb:.1f}" if plan.memory_gb else "–",
+            f"{cost.steps:,}" if cost.steps else f"{planned.epochs} epochs" if planned.epochs else "none",
+            f"{cost.flops:.1e}" if cost.flops else "–",
+            hours(cost.gpu_hours) if cost.gpu_hours else "–",
+            f"{share.accumulate} x {share.micro_batch}{' !' if share.fits is False else ''}",
+            f"{share.memory_gb:.1f}" if share.memory_gb else "–",
+            f"{cost.running_gb:.1f}" if cost.running_gb else "–",
             f"{plan.energy_ann_mj:.4g}" if plan.energy_ann_mj else "–",
             "–" if plan.energy_ceiling_mj is None else f"{plan.energy_ceiling_mj:.4g}",
             "\n".join(f"{one.task} {one.run_id[:8]} ({one.state})" for one in planned.needs) or "–",
@@ -225,12 +333,13 @@ def show_plans(planned_runs: Sequence[PlannedRun], console: Console) -> None:
     # Whatever the width of the terminal: a folded row is not read.
     wide = console if console.width >= WIDTH else Console(file=console.file, width=WIDTH)
     wide.print(table)
-    meaning = "GB: training memory of one device, about. ceiling: mJ of an inference in which every neuron fires."
-    console.print(f"  {meaning} needs: the runs it starts or learns from.", soft_wrap=True)
-
-
-def _per_device(batch: int, devices: int) -> str:
-    return f"{batch // devices}" if batch % devices == 0 else f"{batch // devices} or {batch // devices + 1}"
+    speeds = " or ".join(dict.fromkeys(planned.plan.speed for planned in planned_runs))
+    meaning = (
+        f"GPU time: at {speeds}, {UNCOUNTED}. parts x rows: how one device computes its share of a batch "
+        "(! does not fit). GB: its training memory, about. disk: GB while it trains. ceiling: mJ of an inference in "
+        "which every neuron fires. needs: the runs it starts or learns from. –: only the data or the built model tells."
+    )
+    console.print(f"  {meaning}", soft_wrap=True)
 
 
 def _released_schedule(stage: StageConfig) -> str:

@@ -218,6 +218,13 @@ class Run:
         self._write_status("finished")
         return result.model_copy(update={"checksum": record["checksum"]})
 
+    def forget_checkpoints(self) -> None:
+        """Free what only an interrupted training needs; a folder that is a link to another disk stays."""
+        with contextlib.suppress(OSError):
+            for path in self.checkpoints.glob("*step-*.ckpt*"):
+                path.unlink(missing_ok=True)
+            self.checkpoints.rmdir()
+
     def fail(self, error: BaseException | str) -> None:
         """Record why the run stopped; its checkpoints stay."""
         self._write_status("failed", error if isinstance(error, str) else f"{type(error).__name__}: {error}")

@@ -18,6 +18,7 @@ from spikelm.config.redact import redacted
 from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
 from spikelm.store.atomic import write_atomic
+from spikelm.sweeps.gpu_slots import claim_for
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,6 +68,8 @@ def run_job(config: Config, runner: Callable[[Config], PlannedRun | Finished]) -
     hydra = HydraConfig.get()
     number, overrides = int(hydra.job.num), list(hydra.overrides.task)
     try:
+        if "joblib" in str(hydra.launcher.get("_target_", "")):
+            claim_for(config, lambda text: print(f"job {number}: {text}", file=sys.stderr))
         done = runner(config)
         if isinstance(done, PlannedRun):
             record = JobRecord(number, overrides, "planned", plan=done)

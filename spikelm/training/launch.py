@@ -14,7 +14,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, SpikeLMError, TrainingError
 from spikelm.machine.children import end_with_parent
 from spikelm.machine.signals import Stopped, deferring, listening, passing_on, stop_if_asked
+from spikelm.measure.fitting import smaller_settings
 from spikelm.measure.workload import device_share
 from spikelm.store.store import Run
 from spikelm.training.callbacks import Log
@@ -81,26 +82,6 @@ def refuse_too_large(config: Config) -> None:
         f"{' or '.join(smaller_settings(config)) or 'a smaller backbone'}; "
         "trainer.device_memory=GB says that the device has more",
     )
-
-
-def smaller_settings(config: Config) -> list[str]:
-    """Settings with which the estimate fits: fewer rows at a time, less kept for the backward, shards."""
-    own, devices = config.trainer, device_count(config)
-    spared = replace(own, activation_checkpointing=True)
-    bf16 = replace(spared, precision="bf16-mixed")
-    checkpointing = "trainer.activation_checkpointing=true"
-    trials = {
-        "trainer.micro_batch=null": replace(own, micro_batch=None),
-        checkpointing: spared,
-        f"{checkpointing} trainer.precision=bf16-mixed": bf16,
-        **({f"{checkpointing} trainer.strategy=fsdp": replace(spared, strategy="fsdp")} if devices > 1 else {}),
-    }
-    fitting = []
-    for words, trainer in trials.items():
-        share = device_share(replace(config, trainer=replace(trainer, micro_batch=None)))
-        if trainer != own and share.fits:
-            fitting.append(words)
-    return fitting[:2]
 
 
 def _first(trained: Trained | None) -> Trained:

@@ -51,7 +51,7 @@ def test_environment_names_its_own_commit(tmp_path: Path, monkeypatch: pytest.Mo
 def test_gpus_and_what_drives_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment_module, "gpus", lambda: (Gpu("NVIDIA H100", 85.5, "560.35"),) * 2)
     record = asdict(environment(TorchBuild("2.13.0+cu126", "12.6", "91002", "2.27.5")))
-    assert record["gpus"] == ({"name": "NVIDIA H100", "memory_gb": 85.5, "driver": "560.35"},) * 2
+    assert record["gpus"] == ({"name": "NVIDIA H100", "memory_gb": 85.5, "driver": "560.35", "uuid": ""},) * 2
     assert (record["cuda"], record["cudnn"], record["nccl"]) == ("12.6", "91002", "2.27.5")
     monkeypatch.setattr(environment_module, "gpus", lambda: ())
     without = environment()

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import io
+import socket
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from canned import config_of
-from made_up_result import ENVIRONMENT, made_up
+from canned import config_of, finish
+from made_up_result import made_up
 from rich.console import Console
 
 from spikelm.config.compose import load_config
-from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
-from spikelm.report.reproduce.needs import Timings, minutes, needs_of, show_needs
+from spikelm.config.settings.running import TrainerConfig
+from spikelm.report.query.selection import Results, Selection, Wanted
+from spikelm.report.reproduce import show_needs as showing
+from spikelm.report.reproduce.needs import Need, needs_of
 from spikelm.report.reproduce.progress import Progress
 from spikelm.report.reproduce.reproduce import job_lines
+from spikelm.report.reproduce.show_needs import minutes, show_needs, totals
+from spikelm.report.tables.build import RefusedRow, refused_rows, table_runs
+from spikelm.report.tables.paper_table import load_table
+from spikelm.runs.cost import cost_of, saved_parameters
 from spikelm.runs.experiment import open_run
 from spikelm.runs.prerequisites import pretraining_of
+from spikelm.runs.timings import Timings
 from spikelm.store.result import Result
-
-
-def finish(found: SelectedRun, seconds: float = 60.0, weights: bool = True) -> None:
-    run = found.run
-    if weights:
-        (run.directory / "model").mkdir(parents=True)
-    run.start(found.config, ENVIRONMENT)
-    run.finish(made_up(run_id=run.id, task=found.config.task.name, seconds=seconds, config=found.config, steps=12))
 
 
 @pytest.fixture
@@ -83,20 +84,103 @@ def test_a_plan_counts_what_is_made_again_for_its_weights(selection: Selection) 
     assert not any(need.again for need in needs_of(wanted, timings))
 
 
-def test_a_plan_names_the_systems_of_several_tasks_once_and_counts_on_runs_side_by_side(selection: Selection) -> None:
+def shown(needs: Sequence[Need], at_once: int = 1, refused: Sequence[RefusedRow] = ()) -> str:
+    console = Console(record=True, width=120, file=io.StringIO())
+    show_needs("table 3", needs, console, at_once, refused)
+    return console.export_text()
+
+
+def test_a_plan_has_a_row_per_system_and_counts_on_runs_side_by_side(selection: Selection) -> None:
     results = Results(selection)
     systems, tasks = ("bert", "lif_bert", "spikelm_t1"), ("rte", "cola", "mrpc")
     wanted = [results.find(system, f"glue/{task}") for task in tasks for system in systems]
     needs = [replace(need, seconds=1200.0) for need in needs_of(wanted, Timings([]))]
-    console = Console(record=True, width=120, file=io.StringIO())
-    show_needs("table 3", needs, console, at_once=2)
-    text = console.export_text()
-    assert text.count("LIF-BERT T=4") == 1, "all four groups have the same systems"
-    assert text.count("the same 3 as pretrain") == 3
+    text = shown(needs, at_once=2)
+    (row,) = (line.split() for line in text.splitlines() if "LIF-BERT" in line)
+    assert row == ["LIF-BERT", "4", "3", "0", "3", "60", "min", "3", "glue"]
+    assert "first models of others" in text
+    assert "GPU time" not in text, "earlier runs tell all"
     assert "4.0 hours of runs one after the other, 2.0 hours with 2 at a time" in text
-    console = Console(record=True, width=120, file=io.StringIO())
-    show_needs("table 3", [replace(needs[0], seconds=None), *needs[1:]], console)
-    assert "and 1 run of which no earlier one tells" in console.export_text()
+    text = shown([replace(needs[0], seconds=None), *needs[1:]])
+    assert "and 1 run of which no earlier one tells" in text
+    assert "GPU time" in text
+
+
+@pytest.fixture
+def paper(tmp_path: Path) -> list[Need]:
+    """Table 9 at the paper's scale on eight devices: nothing has been run, no network is there."""
+    results = Results(Selection("paper", "", (42,), tmp_path, ("trainer.devices=8", "trainer.tflops=14")))
+    return needs_of([results.find(*run) for run in table_runs(load_table(9), results)], Timings([]))
+
+
+def test_sums_of_a_plan_are_those_of_its_runs(paper: list[Need]) -> None:
+    sums = totals(paper, at_once=1)
+    costs = [need.cost for need in paper]
+    assert sums.unknown == sums.uncounted == 0
+    assert sums.gpu_hours == pytest.approx(sum(cost.flops for cost in costs) / 14e12 / 3600)
+    assert sums.wall_hours == pytest.approx(sums.gpu_hours / 8)
+    assert sums.final_gb == pytest.approx(sum(4 * cost_parameters(need) for need in paper) / 1e9)
+    largest = max(cost_parameters(need) for need in paper)
+    assert sums.peak_gb == pytest.approx(sums.final_gb + 3 * 12 * largest / 1e9), "three checkpoints of one run"
+    text = shown(paper)
+    assert f"to do: {len(paper)} runs, {sums.flops:.2e} FLOPs" in text
+    assert "at 14 TFLOP/s per device (trainer.tflops)" in text
+    assert "on 8 devices, one after the other" in text
+    assert "?" not in text
+
+
+def cost_parameters(need: Need) -> int:
+    return saved_parameters(need.config) or 0
+
+
+def test_single_runs_side_by_side_take_as_long_as_the_longest_at_least(paper: list[Need]) -> None:
+    single = TrainerConfig(devices=1, tflops=14)
+    one_each = [replace(need, config=replace(need.config, trainer=single)) for need in paper]
+    one_each = [replace(need, cost=cost_of(need.config)) for need in one_each]
+    longest = max(need.cost.gpu_hours for need in one_each)
+    assert totals(one_each, at_once=4).wall_hours == pytest.approx(max(longest, totals(one_each, 1).gpu_hours / 4))
+    assert totals(one_each, at_once=1000).wall_hours == pytest.approx(longest)
+    checkpoints = sum(3 * 12 * cost_parameters(need) / 1e9 for need in paper)
+    sums = totals(one_each, at_once=1000)
+    assert sums.peak_gb == pytest.approx(sums.final_gb + checkpoints), "all train at the same time"
+
+
+def test_rows_that_cannot_be_run_are_in_the_plan_with_the_reason_and_the_command(tmp_path: Path) -> None:
+    results = Results(Selection("paper", "", (42,), tmp_path, ("backbone.path=nowhere/bert",)))
+    table = load_table(8)
+    refused = refused_rows([table], results)
+    names = {row.name for row in refused}
+    assert {row.name for row in table.rows if row.system} - names == {"PTGEN"} - names
+    assert "BERTSUMABS" in names
+    text = shown([], refused=refused)
+    assert "rows that cannot be run here yet" in text
+    assert "BERTSUMABS (table 8): backbone.path=nowhere/bert" in text
+    assert "hf download nowhere/bert" in text
+
+
+def test_every_row_of_every_table_is_in_the_paper_plan_or_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "socket", lambda *_, **__: pytest.fail("a plan asks nobody"))
+    results = Results(Selection("paper", "", (42,), tmp_path))
+    tables = [load_table(id) for id in (2, 8)]
+    planned = {run.system for table in tables for run in table_runs(table, results)}
+    named = {row.name for row in refused_rows(tables, results)}
+    for table in tables:
+        for row in table.rows:
+            assert row.system is None or row.system in planned or row.name in named, row.name
+
+
+def test_weights_of_the_hub_are_named_with_the_command_that_brings_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = Results(Selection("paper", "", (42,), tmp_path))
+    needs = needs_of([results.find("spikelm_t1", "sum/xsum")], Timings([]))
+    monkeypatch.setattr(showing, "_at_hand", lambda path: False)
+    text = shown(needs)
+    assert "hf download facebook/bart-base --revision aadd2ab0" in text
+    monkeypatch.setattr(showing, "_at_hand", lambda path: True)
+    assert "hf download" not in shown(needs)
 
 
 def test_estimates_prefer_the_same_system_then_the_same_kind_by_steps() -> None:

@@ -30,6 +30,7 @@ def smoke(runs: Path, *overrides: str) -> Result:
     return run_experiment(config_of(runs, *overrides), QUIET).result
 
 
+@pytest.mark.usefixtures("kept_checkpoints")
 def test_elmo_pretrains_its_bilm_first_and_resumes(runs: Path) -> None:
     result = smoke(runs, "system=elmo", "task=glue/rte", "trainer.checkpoint_every=3")
     assert result.pretrained == open_run(config_of(runs, "system=elmo", "task=pretrain")).id

@@ -15,6 +15,7 @@ from spikelm.config.compose import load_config
 from spikelm.errors import TrainingError
 from spikelm.runs.experiment import Finished, open_run, run_experiment
 from spikelm.store.result import Result
+from spikelm.store.store import Run
 
 QUIET = Console(quiet=True)
 
@@ -109,6 +110,40 @@ def test_an_interrupted_run_ends_as_the_whole_one(
     assert resumed.firing_rate.per_site == whole.firing_rate.per_site
     steps = [(at, name) for at, name, _ in run.metrics()]
     assert len(steps) == len(set(steps)), "no step is recorded twice"
+
+
+def test_a_finished_run_keeps_its_model_and_no_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    args = ("task=pretrain", "neuron=ann", "trainer.checkpoint_every=3")
+    run = open_run(load_config(["scale=smoke", f"runs_dir={tmp_path}", *args]))
+    with monkeypatch.context() as killed:  # between the result and their removal
+        killed.setattr(Run, "forget_checkpoints", lambda run: None)
+        result = smoke(tmp_path, *args)
+    left = sorted(run.checkpoints.iterdir())
+    assert len(left) == 4, "two, with their checksums"
+    weights = run.model / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1])
+    assert smoke(tmp_path, *args) == result
+    assert sorted(run.checkpoints.iterdir()) == left, "they may be needed: the model is damaged"
+    weights.write_bytes(whole)
+    assert smoke(tmp_path, *args) == result
+    assert not run.checkpoints.exists()
+    again = smoke(tmp_path, *args, "force=true")
+    assert not run.checkpoints.exists()
+    assert again.metrics == result.metrics
+    assert run.finished
+    assert weights.is_file()
+
+
+def test_a_damaged_model_without_checkpoints_is_trained_again(runs: Path) -> None:
+    before = smoke(runs, "task=pretrain", "neuron=lif")
+    run = open_run(load_config(["scale=smoke", f"runs_dir={runs}", "task=pretrain", "neuron=lif"]))
+    weights = run.model / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:100])
+    smoke(runs, "task=glue/rte", "neuron=lif")
+    assert weights.read_bytes() == whole
+    assert (run.result() or before).metrics == before.metrics
 
 
 def test_force_runs_again_and_best_dev_is_kept_apart(runs: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import socket
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -12,8 +14,9 @@ from transformers import BertForPreTraining, BertForSequenceClassification
 from spikelm.config.compose import load_config
 from spikelm.measure.workload import parameter_count
 from spikelm.models.bert import bert_config
+from spikelm.runs import plan as plan_module
 from spikelm.runs.experiment import open_run
-from spikelm.runs.plan import make_plan, plan_run, show_plan
+from spikelm.runs.plan import make_plan, plan_run, planned_run, show_plan, show_plans
 
 
 @pytest.mark.parametrize("backbone", ["bert_tiny", "bert_mini", "bert_base", "bert_3l"])
@@ -30,7 +33,8 @@ def test_the_papers_pretraining() -> None:
     plan = make_plan(load_config(["scale=paper", "task=pretrain", "system=spikelm_t4"]))
     assert plan.parameters == 110_106_428
     assert plan.tokens == 100_000 * 512 * 128
-    assert plan.flops == 6 * 4 * 11_173_625_856 * 512 * 100_000
+    head = 0.15 * 128 * (768**2 + 768 * 30522)  # of the masked words
+    assert plan.cost.flops == pytest.approx(6 * (4 * 11_173_625_856 + head) * 512 * 100_000)
     assert plan.energy_ann_mj == pytest.approx(51.40, abs=0.02)
     assert plan.energy_ceiling_mj == pytest.approx(4 * 10.05626, abs=1e-3)
 
@@ -48,8 +52,10 @@ def test_a_dry_run_names_its_prerequisite_and_writes_nothing(runs_dir) -> None:
 
 def test_published_rows_give_the_steps_of_a_fine_tuning() -> None:
     plan = make_plan(load_config(["scale=paper", "task=glue/cola"]))
-    assert plan.steps == 50 * 268  # 8551 rows in batches of 32
-    assert make_plan(load_config(["scale=smoke", "task=glue/cola"])).steps is None, "made data has no published size"
+    assert plan.cost.steps == 50 * 268  # 8551 rows in batches of 32
+    assert make_plan(load_config(["scale=smoke", "task=glue/cola"])).cost.steps is None, (
+        "made data has no published size"
+    )
 
 
 def said(*overrides: str) -> str:
@@ -59,17 +65,94 @@ def said(*overrides: str) -> str:
     return console.export_text()
 
 
+SPIKELM = ["scale=paper", "task=pretrain", "system=spikelm_t4", "trainer.accelerator=cpu"]
+
+
 def test_devices_share_the_batch_and_its_memory(runs_dir) -> None:
-    options = ["scale=paper", "task=pretrain", "system=spikelm_t4"]
-    assert "batch 512 (64 on each of 8 devices)" in said(*options, "trainer.devices=8")
-    assert "170 or 171 on each of 3 devices" in said(*options, "trainer.devices=3")
-    one, eight = (make_plan(load_config([*options, f"trainer.devices={n}"])) for n in (1, 8))
-    copy = 4 * one.parameters / 1e9  # weights, gradients and two moments are on every device
-    exchanged = 5 * copy  # and the gradients once more where devices exchange them
-    assert eight.memory_gb - exchanged == pytest.approx((one.memory_gb - 4 * copy) / 8)
-    assert (one.flops, one.tokens) == (eight.flops, eight.tokens)
-    run = [open_run(load_config([*options, f"trainer.devices={n}"])).id for n in (1, 8)]
+    assert "512 = 8 devices x 64 rows" in said(*SPIKELM, "trainer.devices=8")
+    assert "512 = 3 devices x at most 171 rows" in said(*SPIKELM, "trainer.devices=3")
+    one, eight = (make_plan(load_config([*SPIKELM, f"trainer.devices={n}"])) for n in (1, 8))
+    assert one.share.memory_gb / 8 < eight.share.memory_gb < one.share.memory_gb / 4, "the weights are on every device"
+    assert (one.cost.flops, one.tokens) == (eight.cost.flops, eight.tokens)
+    run = [open_run(load_config([*SPIKELM, f"trainer.devices={n}"])).id for n in (1, 8)]
     assert run[0] == run[1], "the same run"
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+@pytest.mark.parametrize("memory", [80, 24])
+def test_a_dry_run_says_how_devices_of_a_size_compute_the_batch(devices: int, memory: int, runs_dir) -> None:
+    options = [*SPIKELM, f"trainer.devices={devices}", f"trainer.device_memory={memory}"]
+    share = make_plan(load_config(options)).share
+    assert share.fits
+    assert share.memory_gb <= memory
+    text = said(*options)
+    parts = f" x {share.accumulate} parts" if share.accumulate > 1 else ""
+    most = "" if devices * share.accumulate * share.micro_batch == 512 else "at most "
+    plural = "s" if devices > 1 else ""
+    assert f"512 = {devices} device{plural}{parts} x {most}{share.micro_batch} rows" in text
+    assert f"{share.memory_gb:.1f} of {memory} GB per device" in text
+    assert "does not fit" not in text
+
+
+def test_where_not_even_one_row_fits_the_plan_says_so_and_what_does_fit(
+    runs_dir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = [*SPIKELM, "trainer.devices=8", "trainer.device_memory=1"]
+    monkeypatch.setattr(plan_module, "smaller_settings", lambda config: [])
+    text = " ".join(said(*options).split())
+    assert "does not fit one row at a time needs" in text
+    assert "a larger device, or shorter rows" in text
+    monkeypatch.setattr(plan_module, "smaller_settings", lambda config: ["trainer.strategy=fsdp", "T=1"])
+    assert "it fits with trainer.strategy=fsdp, or with T=1" in " ".join(said(*options).split())
+
+
+def test_hours_are_operations_over_a_stated_speed(runs_dir) -> None:
+    options = [*SPIKELM, "trainer.devices=8"]
+    text = said(*options, "trainer.matmul=highest")
+    assert "275 h, 34.4 h on 8 devices" in text
+    assert "14 TFLOP/s per device (70% of an A100's 19.5 in fp32; trainer.tflops=... sets it)" in text
+    assert "matmuls alone" in text
+    assert "55.0 h, 6.9 h on 8 devices" in said(*options, "trainer.matmul=high")
+    assert "of an A100's 312 in bf16" in said(*options, "trainer.precision=bf16-mixed")
+    assert "385 h, 48.2 h on 8 devices" in said(*options, "trainer.tflops=10")
+
+
+def test_disk_is_three_checkpoints_while_it_trains_and_the_model_afterwards(runs_dir) -> None:
+    cost = make_plan(load_config(SPIKELM)).cost
+    assert cost.finished_gb == pytest.approx(4 * 110_106_428 / 1e9)
+    assert cost.running_gb == pytest.approx((1 + 3 * 3) * cost.finished_gb), "weights and two moments, three times"
+    best = make_plan(load_config(["scale=paper", "task=glue/rte", "select=best_dev"])).cost
+    assert best.running_gb == pytest.approx((1 + 3 * 4) * best.finished_gb), "the best epoch's weights as well"
+
+
+def test_a_dry_run_counts_the_runs_that_come_first(runs_dir) -> None:
+    config = load_config(["scale=paper", "task=glue/rte", "system=spikelm_t4"])
+    first = plan_run(config).first
+    pretraining = make_plan(load_config(["scale=paper", "task=pretrain", "system=spikelm_t4"])).cost.gpu_hours
+    assert (first.count, first.unknown) == (1, 0)
+    assert first.gpu_hours == pytest.approx(pretraining)
+    assert "runs needed first" in said("scale=paper", "task=glue/rte", "system=spikelm_t4")
+
+
+@pytest.mark.parametrize("system", ["elmo", "ptgen", "spikegpt", "bertsumabs", "gpt2", "spikebert", "spikingformer_t1"])
+def test_rivals_have_hours_and_disk_too(system: str, runs_dir) -> None:
+    task = {"elmo": "glue/rte", "spikegpt": "pretrain"}.get(system, "glue/rte" if "form" in system else "sum/xsum")
+    task = "glue/rte" if system == "spikebert" else task
+    given = ["backbone.path=null"] if system in ("bertsumabs", "gpt2") else []
+    plan = make_plan(load_config(["scale=paper", f"system={system}", f"task={task}", *given]))
+    assert plan.parameters
+    assert plan.cost.running_gb > 0
+    assert plan.cost.gpu_hours == 0 if system == "gpt2" else plan.cost.gpu_hours > 0
+
+
+def test_what_a_sweep_writes_down_is_the_plan_again(runs_dir) -> None:
+    planned = plan_run(load_config(["scale=paper", "task=glue/rte", "trainer.tflops=14"]))
+    assert planned_run(json.loads(json.dumps(asdict(planned)))) == planned
+    console = Console(record=True, width=160)
+    show_plans([planned], console)
+    text = console.export_text()
+    assert f"{planned.plan.cost.flops:.1e}" in text
+    assert "GPU time: at 14 TFLOP/s per device" in text
 
 
 def test_the_released_schedule_is_spelled_out(runs_dir) -> None:
@@ -85,13 +168,13 @@ def test_the_papers_summarisation_counts_encoder_and_decoder() -> None:
     """Facts section 4: BART_base, 1024 to 128 tokens."""
     plan, stacks, whole = make_plan(load_config(XSUM)), 68_098_719_744, 73_039_970_304
     assert plan.parameters == 139_420_416
-    assert plan.steps == STEPS
+    assert plan.cost.steps == STEPS
     assert plan.tokens == STEPS * 128 * (1024 + 128)
     student = 6 * (4 * stacks + (whole - stacks))  # the head once, whatever T
-    assert plan.flops == STEPS * 128 * (student + 2 * whole), "the teacher is asked forward only"
+    assert plan.cost.flops == STEPS * 128 * (student + 2 * whole), "the teacher is asked forward only"
     plain = make_plan(load_config([*XSUM, "neuron=ann"]))
-    assert plain.flops == STEPS // 4 * 128 * 6 * whole, "a quarter of the epochs: the teacher's recipe"
-    assert make_plan(load_config([*XSUM, "distill=none"])).flops == STEPS * 128 * student
+    assert plain.cost.flops == STEPS // 4 * 128 * 6 * whole, "a quarter of the epochs: the teacher's recipe"
+    assert make_plan(load_config([*XSUM, "distill=none"])).cost.flops == STEPS * 128 * student
     assert plan.energy_ann_mj == pytest.approx(313.254, abs=5e-4)
     assert plan.energy_ceiling_mj == pytest.approx(4 * 0.9 / 4.6 * 313.254, abs=1e-3)
     assert plain.energy_ceiling_mj is None
@@ -102,7 +185,7 @@ def test_the_papers_summarisation_counts_encoder_and_decoder() -> None:
 
 def test_memory_of_pairs_grows_with_both_lengths_and_the_teacher() -> None:
     def gigabytes(*overrides: str) -> float:
-        return make_plan(load_config([*XSUM, *overrides])).memory_gb
+        return make_plan(load_config([*XSUM, *overrides])).share.memory_gb
 
     whole = gigabytes()
     assert gigabytes("task.source_length=512") < whole / 2, "attention maps are squares"

@@ -115,7 +115,7 @@ def test_verify_names_what_is_damaged_and_repairs_what_it_can(
     assert verify_main(["--runs-dir", str(tmp_path), "--repair"]) == 1
     said = capsys.readouterr().out
     assert f"{run.directory / 'config.yaml'}: written again" in said
-    assert f"{run.model / 'weights'}: made again from the last checkpoint" in said
+    assert f"{run.model / 'weights'}: made again as soon as a run needs it" in said
     assert run.saved_config() == config
     (run.directory / "result.json").write_text("{}")
     assert verify_main(["--runs-dir", str(tmp_path)]) == 1

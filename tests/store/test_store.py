@@ -142,6 +142,19 @@ def test_reset_forgets_only_this_run(run: Run, tmp_path: Path) -> None:
     assert other.metrics() == [(0, "loss", 1.0)]
 
 
+def test_checkpoints_are_forgotten_also_where_their_folder_is_on_another_disk(run: Run, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "other-disk"
+    elsewhere.mkdir()
+    start(run)
+    run.checkpoints.rmdir()
+    run.checkpoints.symlink_to(elsewhere)
+    for name in ("step-3.ckpt", "step-3.ckpt.sha256", "step-2.ckpt.damaged-1", ".step-4.ckpt.7.tmp", "notes.txt"):
+        (elsewhere / name).touch()
+    run.forget_checkpoints()
+    assert [path.name for path in elsewhere.iterdir()] == ["notes.txt"]
+    assert run.checkpoints.is_symlink()
+
+
 # Damage
 
 

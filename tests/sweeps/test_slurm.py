@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
+from hydra.types import RunMode
 
 from spikelm.cli.command_line import precheck
+from spikelm.config.compose import register_schema
+from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 from spikelm.machine.signals import Stopped
 from spikelm.sweeps import slurm
@@ -144,3 +149,23 @@ def test_a_launcher_that_is_not_installed_is_said_with_the_way_to_it(
 def test_a_launcher_without_a_sweep_is_refused() -> None:
     with pytest.raises(ConfigError, match="add -m"):
         precheck(["hydra/launcher=basic"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "devices", "cores"),
+    [
+        (["scale=paper"], 1, 6),
+        (["scale=paper", "trainer.devices=8"], 8, 48),
+        (["scale=paper", "trainer.accelerator=cpu"], None, 6),
+        (["scale=mini"], None, 2),
+        (["scale=mini", "trainer.accelerator=gpu"], 1, 2),
+    ],
+)
+def test_a_job_asks_for_the_gpus_and_cores_of_its_scale(overrides: list[str], devices: int | None, cores: int) -> None:
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    register_schema()
+    loader = ConfigLoaderImpl(create_config_search_path(str(config_dir())))
+    words = ["hydra/launcher=slurm", *overrides]
+    launcher = loader.load_configuration("config", words, RunMode.RUN, from_shell=False).hydra.launcher
+    assert launcher.gpus_per_node == devices
+    assert launcher.cpus_per_task == cores, "four loaders, the process that trains and one to spare, per device"

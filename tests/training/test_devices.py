@@ -174,6 +174,19 @@ def test_devices_are_not_shared_by_jobs_side_by_side(launcher: str, jobs: int) -
     load_config([f"hydra/launcher={launcher}", "hydra.launcher.n_jobs=1", TWO])
 
 
+@pytest.mark.usefixtures("eight_gpus")
+def test_jobs_side_by_side_have_gpus_of_their_own_where_there_are_enough() -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    for words in (["parallel"], ["parallel", "hydra.launcher.n_jobs=4"], ["joblib", "hydra.launcher.n_jobs=4"]):
+        load_config([f"hydra/launcher={words[0]}", *words[1:], "trainer.devices=2"])
+    for jobs, said in (("5", "5 jobs side by side"), ("-1", "as many jobs as cores side by side")):
+        with pytest.raises(ConfigError, match=rf"{said} with trainer\.devices=2 are more than the 8 GPUs here"):
+            load_config(["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}", "trainer.devices=2"])
+    sweep = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    with pytest.raises(ConfigError, match="they would share them"):
+        load_config([*sweep, "trainer.devices=2", "trainer.accelerator=cpu"])
+
+
 @pytest.mark.slow
 def test_a_workers_error_is_the_runs(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"not finite|first seen at"):

@@ -179,6 +179,7 @@ def test_the_student_starts_as_the_teacher_with_neurons(runs: Path) -> None:
     assert not module.teacher.model.training
 
 
+@pytest.mark.usefixtures("kept_checkpoints")
 def test_a_resumed_run_ends_where_the_whole_one_ends(tmp_path: Path) -> None:
     options = ("task=mt/wmt16_enro", "neuron=ann", "finetune.epochs=2")
     whole = smoke(tmp_path / "whole", *options).result

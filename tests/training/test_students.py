@@ -183,6 +183,7 @@ def test_embeddings_can_be_left_as_they_are(runs: Path) -> None:
     assert every - some == {name for name in every if name.startswith("bert.embeddings.")} != set()
 
 
+@pytest.mark.usefixtures("kept_checkpoints")
 @pytest.mark.parametrize("options", [("task=general_distill", "neuron=bispike"), (*RTE, "distill=general")])
 def test_a_resumed_student_ends_where_the_whole_one_ends(options: tuple[str, ...], tmp_path: Path) -> None:
     whole = smoke(tmp_path / "whole", *options)

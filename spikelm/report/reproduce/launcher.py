@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.devices import uses_gpu
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.machine.cpu import side_by_side, usable_cores
+from spikelm.machine.gpus import gpus
 
+BASIC = "hydra/launcher=basic"
 SETTING = "hydra.launcher."
 PLUGIN = "hydra_plugins.hydra_joblib_launcher"
 Words = list[str]
@@ -22,22 +25,36 @@ def chosen_launcher(asked: str, overrides: Sequence[str]) -> tuple[Words, Words]
         raise ConfigError(f"{settings[0]} is a setting of a launcher", "--launcher slurm, or LAUNCHER=slurm with make")
     if asked:
         return [f"hydra/launcher={asked}", *settings], rest
+    if _on_gpus(rest):
+        return ["hydra/launcher=parallel"], rest
     if not _on_cores(rest):
-        return ["hydra/launcher=basic"], rest
+        return [BASIC], rest
     kept_heap = [] if any(word.startswith("trainer=") for word in rest) else ["trainer=cpu"]
     return ["hydra/launcher=parallel", *kept_heap], rest
 
 
-def jobs_at_once(launcher: Sequence[str], backbone: BackboneConfig) -> int:
-    """How many runs of a size go side by side on this machine; a cluster's queue tells nobody: 1."""
+def jobs_at_once(launcher: Sequence[str], config: Config) -> int:
+    """How many runs like one go side by side on this machine; a cluster's queue tells nobody: 1."""
     said = dict(word.split("=", 1) for word in launcher if "=" in word)
     if said.get("hydra/launcher") not in ("parallel", "joblib"):
         return 1
     asked = said.get(f"{SETTING}n_jobs", "")
     if asked.isdigit() and int(asked):
         return int(asked)
+    if uses_gpu(config):
+        return max(1, len(gpus()) // (config.trainer.devices or 1))
+    backbone = config.backbone
     sizes = (size if isinstance(size, int) else None for size in (backbone.layers, backbone.hidden))
     return side_by_side(*sizes)
+
+
+def _on_gpus(overrides: Sequence[str]) -> bool:
+    """Whether this machine has GPUs for several runs at a time."""
+    said = dict(word.split("=", 1) for word in overrides if word.startswith("trainer"))
+    if {said.get("trainer"), said.get("trainer.accelerator")} & {"cpu", "mps"} or not find_spec(PLUGIN):
+        return False
+    devices = said.get("trainer.devices", "1")
+    return len(gpus()) // (int(devices) if devices.isdigit() and int(devices) else 1) > 1
 
 
 def _on_cores(overrides: Sequence[str]) -> bool:

@@ -14,7 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from spikelm.report.reproduce.needs import Need, minutes
+from spikelm.report.reproduce.needs import Need
+from spikelm.report.reproduce.show_needs import minutes
 from spikelm.store.result import Result
 from spikelm.sweeps.summary import JobRecord, records_of
 

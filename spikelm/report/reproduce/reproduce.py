@@ -15,10 +15,13 @@ from spikelm.machine.disk import disk_errors
 from spikelm.machine.signals import Stopped
 from spikelm.report.query.selection import Results, Wanted
 from spikelm.report.reproduce.launcher import jobs_at_once
-from spikelm.report.reproduce.needs import Timings, needs_of, show_needs
+from spikelm.report.reproduce.needs import needs_of
+from spikelm.report.reproduce.phases import phases
 from spikelm.report.reproduce.progress import Progress, failures
+from spikelm.report.reproduce.show_needs import show_needs
+from spikelm.report.tables.build import RefusedRow
+from spikelm.runs.timings import timings_of
 from spikelm.store.atomic import write_atomic
-from spikelm.store.store import Store
 from spikelm.sweeps.job_file import CHOSEN, FILE, write_jobs
 
 PATIENCE = 10.0  # seconds
@@ -27,7 +30,12 @@ Words = tuple[str, ...]
 
 
 def reproduce(
-    title: str, wanted: Sequence[Wanted], results: Results, launcher: Sequence[str], plan_only: bool = False
+    title: str,
+    wanted: Sequence[Wanted],
+    results: Results,
+    launcher: Sequence[str],
+    refused: Sequence[RefusedRow] = (),
+    plan_only: bool = False,
 ) -> int:
     """Run the missing ones of the wanted runs; finished ones are taken from the store. 0 when all are there.
 
@@ -36,18 +44,25 @@ def reproduce(
     console = Console()
     root = results.selection.root
     selected = [results.find(*one) for one in dict.fromkeys(wanted)]
-    needs = needs_of(selected, Timings(Store(root).results(), Store(root / "reference").results()))
-    at_once = jobs_at_once(launcher, selected[0].config.backbone) if selected else 1
-    show_needs(title, needs, console, at_once)
+    needs = needs_of(selected, timings_of(root))
+    at_once = jobs_at_once(launcher, selected[0].config) if selected else 1
+    show_needs(title, needs, console, at_once, refused)
     missing = [one for one in selected if one.result is None]
     if not missing or plan_only:
         return 0
-    needed = {need.run.id for need in needs if need.needed}
-    jobs = job_lines([one.wanted for one in missing], {one.wanted for one in missing if one.run.id in needed})
+    waited_for = {need.run.id for need in needs if need.needed}
     folder = root / "sweeps" / time.strftime("%Y-%m-%d_%H-%M-%S")
-    options = [*results.selection.options, *launcher]
-    console.print(f"  by {' '.join(launcher)} (another one: --launcher)", soft_wrap=True, highlight=False)
-    return _run(jobs, options, folder, Progress(needs, console, at_once), console)
+    progress, codes = Progress(needs, console, at_once), []
+    for number, phase in enumerate(phases(missing, needs, launcher)):
+        runs = phase.possible(console)
+        if not runs:
+            continue
+        console.print(f"  {phase}", soft_wrap=True, highlight=False)
+        jobs = job_lines([one.wanted for one in runs], {one.wanted for one in runs if one.run.id in waited_for})
+        options = [*results.selection.options, *phase.launcher]
+        within = folder.with_name(f"{folder.name}-{number}") if number else folder
+        codes.append(_run(jobs, options, within, progress, console))
+    return max(codes, default=1)
 
 
 def _run(

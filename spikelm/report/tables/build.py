@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from statistics import fmean
 from typing import NamedTuple
@@ -74,30 +74,59 @@ def at_scale(table: PaperTable, results: Results) -> tuple[PaperTable, list[str]
     """
     rows, notes = [], []
     for row in table.rows:
-        error = _refused(row, table.row_tasks(row), results)
-        if error and not row.tasks and table.row_tasks(row) == ["pretrain"]:
-            tuned = [f"glue/{task}" for task in GLUE]
-            if possible := tuple(task for task in tuned if not _refused(row, [task], results)):
-                row, error = replace(row, tasks=possible), ""
+        row, error = _runnable(table, row, results)
         if error:
-            notes.append(f"{row.name} cannot be run at scale {results.selection.scale}: {error}.")
+            notes.append(f"{row.name} cannot be run at scale {results.selection.scale}: {error.what}.")
             row = replace(row, system=None)
         rows.append(row)
     return replace(table, rows=rows), list(dict.fromkeys(notes))
 
 
-def _refused(row: Row, tasks: Sequence[str], results: Results) -> str:
-    """Why a row cannot be run; empty if it can."""
+@dataclass(frozen=True)
+class RefusedRow:
+    """A row that a selection cannot run: its tables, the reason, and what makes it runnable."""
+
+    name: str
+    tables: tuple[int, ...]
+    what: str
+    fix: str
+
+
+def refused_rows(tables: Sequence[PaperTable], results: Results) -> list[RefusedRow]:
+    """The rows of all tables that cannot be run, each once."""
+    found: dict[tuple[str, str], RefusedRow] = {}
+    for table in tables:
+        for row in table.rows:
+            _, error = _runnable(table, row, results)
+            if error:
+                known = found.get((row.name, error.what))
+                within = (*(known.tables if known else ()), table.id)
+                found[row.name, error.what] = RefusedRow(row.name, tuple(dict.fromkeys(within)), error.what, error.fix)
+    return list(found.values())
+
+
+def _runnable(table: PaperTable, row: Row, results: Results) -> tuple[Row, ConfigError | DataError | None]:
+    """A row as the selection can run it, or why it cannot."""
+    error = _refused(row, table.row_tasks(row), results)
+    if error and not row.tasks and table.row_tasks(row) == ["pretrain"]:
+        tuned = [f"glue/{task}" for task in GLUE]
+        if possible := tuple(task for task in tuned if not _refused(row, [task], results)):
+            return replace(row, tasks=possible), None
+    return row, error
+
+
+def _refused(row: Row, tasks: Sequence[str], results: Results) -> ConfigError | DataError | None:
+    """Why a row cannot be run; None if it can."""
     try:
         for task in tasks:
             results.find(str(row.system), task)
     except ConfigError as error:
-        return error.what
+        return error
     except DataError as error:  # a task without files; of a table's own columns it is the user's to say which (--tasks)
         if len(tasks) > 1:
             raise
-        return error.what
-    return ""
+        return error
+    return None
 
 
 def misprinted_average(table: PaperTable, row: Row) -> str:

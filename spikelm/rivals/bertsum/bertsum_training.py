@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spikelm.catalog.checkpoint_files import weights_folder
-from spikelm.catalog.energy import Term, encoder_terms, energy_mj, lm_head_terms, seq2seq_terms
+from spikelm.catalog.energy import Term, bertsum_terms, energy_mj, lm_head_terms
 from spikelm.catalog.kinds import Kind
 from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import IGNORED, Batch
@@ -64,21 +64,13 @@ def text_pairs(config: Config, needed: Mapping[str, Path], console: Console) -> 
     return text_pairs_stage(config, console, PairTask(module, measure, load_sentence_tokenizer, options))
 
 
-def bertsum_terms(config: Config, source: int, target: int, beams: int = 1) -> list[Term]:
-    """The matmuls of the BERT and of the decoder, whose FFN is another."""
-    size = config.backbone
-    encoder = encoder_terms(size.layers, size.hidden, size.intermediate, source)
-    layers, wide = size.decoder_layers or size.layers, size.options["decoder_intermediate"]
-    both = seq2seq_terms(1, layers, size.hidden, wide, source, target, beams)
-    return encoder + [term for term in both if term.name.startswith("decoder")]
-
-
 def measure_bertsum(config: Config, generator: Generator, vocab: int) -> Measured:
     """Energy at the task's lengths and of what was generated, as for BART."""
-    task = config.task
+    task, size = config.task, config.backbone
+    layers, widths = size.decoder_layers or size.layers, (size.intermediate, size.options["decoder_intermediate"])
 
     def terms(source: int, target: int, beams: int = 1) -> list[Term]:
-        return bertsum_terms(config, source, target, beams)
+        return bertsum_terms(size.layers, layers, size.hidden, widths, source, target, beams)
 
     head = energy_mj(lm_head_terms(config.backbone.hidden, vocab, task.target_length))
     lengths = (task.source_length, task.target_length)

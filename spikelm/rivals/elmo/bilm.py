@@ -17,10 +17,10 @@ from torch.nn import functional as F
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
+from spikelm.catalog.parameters import CHARACTERS
 from spikelm.data.batches.by_step import reversed_rows
 
 PAD, FIRST, START, END = 0, 1, 257, 258  # of a character: none, the byte 0, the ends of a word
-CHARACTERS = 259
 
 
 class BiLMConfig(PreTrainedConfig):
