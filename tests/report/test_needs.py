@@ -124,7 +124,7 @@ def test_sums_of_a_plan_are_those_of_its_runs(paper: list[Need]) -> None:
     assert sums.peak_gb == pytest.approx(sums.final_gb + 3 * 12 * largest / 1e9), "three checkpoints of one run"
     text = shown(paper)
     assert f"to do: {len(paper)} runs, {sums.flops:.2e} FLOPs" in text
-    assert "at 14 TFLOP/s per device (trainer.tflops)" in text
+    assert "at a speed of 14 TFLOP/s per device (trainer.tflops)" in text
     assert "on 8 devices, one after the other" in text
     assert "?" not in text
 

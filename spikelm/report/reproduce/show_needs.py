@@ -162,7 +162,8 @@ def total_lines(todo: Sequence[Need], at_once: int) -> list[str]:
     if len(seconds) < len(todo):
         speeds = " or ".join(dict.fromkeys(str(speed_of(need.config.trainer)) for need in todo))
         lines += [
-            f"to do: {len(todo)} runs, {sums.flops:.2e} FLOPs, {hours(sums.gpu_hours)} of a GPU at {speeds}",
+            f"to do: {len(todo)} runs, {sums.flops:.2e} FLOPs, {hours(sums.gpu_hours)} of a GPU",
+            f"at a speed of {speeds}",
             f"on the clock: {hours(sums.wall_hours)}, {_order(todo, at_once)}",
             f"not in these hours: they are {UNCOUNTED}{_unknown(sums.unknown)}",
         ]
