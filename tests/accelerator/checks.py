@@ -245,7 +245,7 @@ def training_step(module: Any, batch: Batch, mode: FakeTensorMode) -> Watch:
 
 def step_check(*overrides: str) -> Callable[[FakeTensorMode], Watch]:
     config = load_config(["scale=smoke", "trainer.accelerator=cpu", *overrides])
-    config = replace(config, backbone=replace(config.backbone, path=None))
+    config = replace(config, backbone=replace(config.backbone, path=None, layers=1))
 
     def check(mode: FakeTensorMode) -> Watch:
         module, batch = module_and_batch(config, mode, (ROWS, LENGTH, TARGET), VOCAB)
