@@ -205,10 +205,11 @@ class _Model:
     def answered(self) -> float:
         """The teacher's answers, the student's means over time, and one difference that is squared.
 
-        Without time steps what the student records is what its layers keep, unless they keep it rounded.
+        Without time steps what the student records is what its layers keep, unless they keep it rounded or not at all.
         """
         rounded = _autocast(self.config) and self.size.attention_dropout > 0
-        sides = 2 if self.config.time_steps > 1 or rounded else 1
+        apart = self.config.time_steps > 1 or rounded or self.config.trainer.activation_checkpointing
+        sides = 2 if apart else 1
         largest = max(self.size.heads * stack.maps for stack in self.stacks) * FLOAT if self.maps else 0
         return self.rows * (sides * sum(map(self.outputs, self.stacks)) + largest)
 

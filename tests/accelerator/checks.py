@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -215,23 +216,28 @@ def pair_module(config: Config, mode: FakeTensorMode, vocab: int) -> StageModule
 def module_and_batch(
     config: Config, mode: FakeTensorMode, sizes: tuple[int, int, int], vocab: int
 ) -> tuple[StageModule, Batch]:
-    """The config's module on the device, and a batch on the CPU as it comes to `on_before_batch_transfer`."""
+    """The config's module on the device, and a batch on the CPU as it comes to the module."""
     rows, length, target = sizes
     pairs = config.task.kind == "seq2seq"
     with torch.device("meta"):
         module = (pair_module if pairs else encoder_module)(config, mode, vocab)
     on_the_device(module.model, mode).train()
     batch = pair_batch(rows, length, target) if pairs else token_batch(config, rows, length, vocab)
-    return module, with_places(batch, module.counted)
+    return module, batch
 
 
 def training_step(module: Any, batch: Batch, mode: FakeTensorMode) -> Watch:
-    """One step: forward, backward, clipping, update."""
+    """One step of two parts: forward and backward of each, clipping, update."""
+    backward = SimpleNamespace(backward=lambda loss, optimizer: loss.backward())
+    module._trainer = SimpleNamespace(strategy=backward, global_step=0, training=True, world_size=1)
+    module._device = torch.device(DEVICE)
+    module.micro_batch = ROWS // 2
+    step = module.on_before_batch_transfer(batch, 0)
+    assert len(step["parts"]) == 2
     with watched(mode) as watch:
-        on_device = batch_on_device(batch)
-        module._device = torch.device(DEVICE)
         optimizer = module.configure_optimizers()["optimizer"]
-        module.training_step(on_device, 0).backward()
+        module.optimizers = lambda use_pl_optimizer: optimizer
+        module.training_step(batch_on_device(step), 0).backward()
         module.configure_gradient_clipping(optimizer, 1.0)
         optimizer.step()
     return watch
@@ -239,7 +245,7 @@ def training_step(module: Any, batch: Batch, mode: FakeTensorMode) -> Watch:
 
 def step_check(*overrides: str) -> Callable[[FakeTensorMode], Watch]:
     config = load_config(["scale=smoke", "trainer.accelerator=cpu", *overrides])
-    config = replace(config, backbone=replace(config.backbone, path=None))
+    config = replace(config, backbone=replace(config.backbone, path=None, layers=1))
 
     def check(mode: FakeTensorMode) -> Watch:
         module, batch = module_and_batch(config, mode, (ROWS, LENGTH, TARGET), VOCAB)
@@ -400,6 +406,7 @@ def memory_report(task: str, system: str, *settings: str) -> Report:
     if config.trainer.activation_checkpointing:
         module.model.gradient_checkpointing_enable({"use_reentrant": False})
     half = torch.autocast(DEVICE, torch.bfloat16) if config.trainer.precision == "bf16-mixed" else nullcontext()
+    batch = with_places(batch, module.counted)
     models = [module.model, *([module.teacher.model] if hasattr(module, "teacher") else [])]
     with watched(mode) as watch, efficient():
         for model in models:
@@ -410,7 +417,7 @@ def memory_report(task: str, system: str, *settings: str) -> Report:
         optimizer.step()
         on_device = batch_on_device(batch)
         with half:
-            loss: Any = module.training_step(on_device, 0)
+            loss: Any = module.step_loss(on_device)
         forget()
         loss.backward()
     plain_name = "plain" if system == "bert" else f"T={config.time_steps}"

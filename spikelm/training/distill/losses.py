@@ -80,10 +80,14 @@ def state_sums(states: Sequence[Tensor], real: Tensor | None, batch: Batch) -> T
     """(layers, 3): how many values each layer has, their sum and the sum of their squares; a row without a share
     counts nothing.
     """
+    double = torch.float64
     values = [counted(x, real).float() for x in states]
-    sums = [[x.new_tensor(x.numel()), x.sum(dtype=torch.float64), x.square().sum(dtype=torch.float64)] for x in values]
+    sums = [
+        torch.stack([x.new_full((), x.numel(), dtype=double), x.sum(dtype=double), x.square().sum(dtype=double)])
+        for x in values
+    ]
     counts = batch["row_share"] > 0 if "row_share" in batch else 1
-    return torch.stack([torch.stack([value.double() for value in of_layer]) for of_layer in sums]) * counts
+    return torch.stack(sums) * counts
 
 
 def variances_of(sums: Tensor) -> Tensor:
