@@ -74,20 +74,40 @@ class Share:
     accumulate: int  # parts per step
     memory_gb: float | None  # estimate with that micro batch; None where only the built model can tell
     fits: bool | None  # None where the memory of the device is not known
+    checkpointing: bool  # whether activations are computed again instead of kept
 
 
 def device_share(config: Config) -> Share:
-    """The rows of one device: as many at a time as `trainer.micro_batch` says, else as many as its memory holds."""
+    """The rows of one device: as many at a time as `trainer.micro_batch` says, else as many as its memory holds.
+
+    Activations are computed again where the config says so, or where it says nothing and nothing else fits.
+    """
+    share = _share(config)
+    if share.fits is False and config.trainer.activation_checkpointing is None:
+        spared = _share(replace(config, trainer=replace(config.trainer, activation_checkpointing=True)))
+        return spared if spared.fits else share
+    return share
+
+
+def carried_out(config: Config) -> Config:
+    """The config with what it leaves to the device decided: whether activations are computed again."""
+    checkpointing = device_share(config).checkpointing
+    return replace(config, trainer=replace(config.trainer, activation_checkpointing=checkpointing))
+
+
+def _share(config: Config) -> Share:
+    """The share with activations kept or computed again as the config says; null keeps them."""
+    checkpointing = bool(config.trainer.activation_checkpointing)
     rows = -(-config.stage.batch // device_count(config))
     parameters, memory = trained_parameters(config), device_memory(config)
     if parameters is None:
         micro_batch = min(rows, config.trainer.micro_batch or rows)
-        return Share(rows, micro_batch, -(-rows // micro_batch), None, None)
+        return Share(rows, micro_batch, -(-rows // micro_batch), None, None, checkpointing)
 
     def share(micro_batch: int) -> Share:
         estimate = training_memory_gb(config, parameters, micro_batch)
         fits = None if memory is None else estimate <= USABLE_MEMORY * memory
-        return Share(rows, micro_batch, -(-rows // micro_batch), estimate, fits)
+        return Share(rows, micro_batch, -(-rows // micro_batch), estimate, fits, checkpointing)
 
     if config.trainer.micro_batch:
         return share(min(rows, config.trainer.micro_batch))

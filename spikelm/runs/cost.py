@@ -9,6 +9,7 @@ from spikelm.config.devices import device_count
 from spikelm.config.settings.running import TrainerConfig
 from spikelm.config.settings.schema import Config
 from spikelm.measure.flops import row_flops
+from spikelm.measure.workload import carried_out
 
 #: TFLOP/s that matmuls of one A100 are taken to reach, by their numbers: peak of its data sheet, share of it.
 #: The shares are assumptions, not measurements; trainer.tflops says another speed.
@@ -64,6 +65,7 @@ def planned_steps(config: Config) -> int | None:
 
 def cost_of(config: Config) -> Cost:
     """The cost of the config's own run."""
+    config = carried_out(config)
     steps = planned_steps(config)
     flops = None if steps is None else float(steps) * config.stage.batch * row_flops(config)
     hours = None if flops is None else flops / (speed_of(config.trainer).tflops * 1e12) / 3600

@@ -278,7 +278,7 @@ def _counted(config: Config) -> str:
     """What the operations are of."""
     parts = ["forward and backward"]
     parts += [f"T={config.time_steps}"] if config.time_steps > 1 else []
-    parts += ["activations computed again"] if config.trainer.activation_checkpointing else []
+    parts += ["activations computed again"] if device_share(config).checkpointing else []
     parts += ["the teacher's forward"] if teacher_is_asked(config) else []
     return f" ({', '.join(parts)})"
 

@@ -159,6 +159,7 @@ class TrainedOn(ResultPart):
     device: str = Field(description="name of the GPU, or cpu")
     devices: int = Field(description="that shared each batch")
     micro_batch: int | None = Field(description="rows computed at a time on one device; null: all of its rows")
+    activation_checkpointing: bool = Field(description="whether activations were computed again instead of kept")
     compiled: str = Field(description="what torch.compile made: off, neurons or model")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,7 @@ def train_and_measure(
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
             "devices": ranks.world,
             "micro_batch": stage.module.micro_batch,
+            "activation_checkpointing": device_share(config).checkpointing,
             "compiled": compiled_parts(config.trainer, device),
         },
         texts=stage.texts() if stage.texts else None,
@@ -148,7 +149,7 @@ def _fitted(config: Config, stage: Stage, journal: Journal, best: BestDev | None
     work = Fit(stage.module, stage.train, stage.evaluation, stage.evaluate_every, title)
     share = device_share(config)
     stage.module.micro_batch = share.micro_batch if share.accumulate > 1 else None
-    with accelerated(model, config.trainer):
+    with accelerated(model, replace(config.trainer, activation_checkpointing=share.checkpointing)):
         fit(work, config.trainer, journal, [best] if best else [], ranks)
     state = whole_state(model) if shared_out else {}  # all ranks give their shards
     if twin is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spikelm.config.compose import load_config
-from spikelm.measure.workload import USABLE_MEMORY, device_share, trained_parameters, training_memory_gb
+from spikelm.measure.workload import USABLE_MEMORY, carried_out, device_share, trained_parameters, training_memory_gb
 
 PRETRAINING = ("scale=paper", "task=pretrain", "system=spikelm_t4", "trainer.accelerator=cpu")
 
@@ -46,3 +46,16 @@ def test_a_model_that_is_counted_when_it_is_built_has_no_estimate() -> None:
     share = device_share(load_config(["scale=smoke", "task=glue/sst2", "system=elmo", "trainer.accelerator=cpu"]))
     assert share.memory_gb is None
     assert share.fits is None
+
+
+MBART = ("scale=paper", "task=mt/wmt16_enro", "system=spikelm_t4", "trainer.accelerator=cpu", "trainer.devices=8")
+
+
+def test_activations_are_computed_again_where_nothing_else_fits() -> None:
+    large, small = (device_share(load_config([*MBART, f"trainer.device_memory={gb}"])) for gb in (80, 24))
+    assert (large.fits, large.checkpointing) == (True, False)
+    assert (small.fits, small.checkpointing) == (True, True)
+    kept = device_share(load_config([*MBART, "trainer.device_memory=24", "trainer.activation_checkpointing=false"]))
+    assert (kept.fits, kept.checkpointing, kept.micro_batch) == (False, False, 1)
+    assert device_share(load_config([*MBART, "trainer.device_memory=5"])).fits is False
+    assert carried_out(load_config([*MBART, "trainer.device_memory=24"])).trainer.activation_checkpointing is True

@@ -43,7 +43,8 @@ class TrainerConfig:
     # neurons: their kernels; model: the blocks of a BERT, neurons inside; auto: neurons on a GPU (docs/speed.md)
     compile: str = setting("auto", Rule(choices=("auto", "off", "neurons", "model")), counts_as={"auto": "off"})
     tflops: float | None = setting(None, Rule(above=0, optional=True), NO_RUN)  # of one device, for the plan's hours
-    activation_checkpointing: bool = setting(False, decides=NO_RUN)  # less memory, same result
+    # Compute activations again instead of keeping them: less memory, same result; null: where nothing else fits.
+    activation_checkpointing: bool | None = setting(None, decides=NO_RUN)
 
 
 @dataclass
