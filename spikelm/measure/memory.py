@@ -214,8 +214,10 @@ class _Model:
         return self.rows * (sides * sum(map(self.outputs, self.stacks)) + largest)
 
     def recorded(self) -> float:
-        """Behind a stack whose layers are computed again: all it recorded at every time step, and the answers."""
-        return self.rows * sum(map(self.outputs, self.stacks)) + self.copies * max(map(self.outputs, self.stacks))
+        """Behind a stack whose layers are computed again: all it recorded, its means over time, and the answers."""
+        largest = max(map(self.outputs, self.stacks))
+        means = self.rows if self.config.time_steps > 1 else 0
+        return self.rows * sum(map(self.outputs, self.stacks)) + (self.copies + means) * largest
 
     def head(self) -> float:
         """Logits, their logarithms and their gradient where words are predicted; with a teacher's, three times."""

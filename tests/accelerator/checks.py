@@ -398,8 +398,8 @@ PAPER = {"pretrain": (64, "BERT-base"), "sum/cnn_dm": (8, "BART-base"), "mt/wmt1
 def memory_report(task: str, system: str, *settings: str) -> Report:
     """The peak of a step whose gradients are added to earlier ones, against the estimate."""
     rows, title = PAPER[task]
-    config = load_config(["scale=paper", "trainer.accelerator=cpu", f"task={task}", f"system={system}", *settings])
-    config = replace(config, backbone=replace(config.backbone, path=None))
+    common = ["scale=paper", "trainer.accelerator=cpu", "trainer.precision=32-true", "backbone.path=null"]
+    config = load_config([*common, f"task={task}", f"system={system}", *settings])
     mode, size, task_config = MODE, config.backbone, config.task
     length = task_config.source_length if task_config.kind == "seq2seq" else config.stage.max_length
     module, batch = module_and_batch(config, mode, (rows, length, task_config.target_length), size.vocab)
