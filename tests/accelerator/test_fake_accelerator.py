@@ -64,3 +64,9 @@ def test_the_memory_estimate_is_the_account_of_the_device() -> None:
 @pytest.mark.slow
 def test_the_memory_estimate_with_checkpointing_and_half_precision() -> None:
     compare("memory checkpointing", "memory bf16")
+
+
+@pytest.mark.slow
+def test_the_memory_estimate_at_other_sizes() -> None:
+    """Few rows decide what fits a small device; other T and lengths are what nobody looked at before."""
+    compare("memory elsewhere")
