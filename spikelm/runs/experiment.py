@@ -68,6 +68,9 @@ def _run_or_find(config: Config, console: Console, whole: bool) -> Finished:
         _forget_leftovers(run, result)
         console.print(f"finished before, from the store: {run.directory} (force=true runs it again)", soft_wrap=True)
         return Finished(result, run.directory)
+    from spikelm.training.launch import refuse_what_cannot_train  # takes seconds to load, and a finished run needs none
+
+    refuse_what_cannot_train(config)
     check_prepared(config, console)
     needed: dict[str, Finished] = {}
     for role, prerequisite in prerequisites(config).items():

@@ -45,8 +45,6 @@ def _silent(step: int, values: dict[str, float]) -> None:
 def train(config: Config, run: Run, needed: Mapping[str, Path], log: Log, console: Console) -> Trained:
     """Train and measure on as many devices as the config asks for; `log` hears of every metric as it is made."""
     ranks, devices = launched_ranks(), device_count(config)
-    refuse_without_gpu(config, torch.accelerator.is_available())
-    refuse_too_large(config)
     if config.trainer.strategy == "fsdp" and (max(ranks.world, devices) == 1 or config.trainer.compile == "model"):
         raise ConfigError(
             "trainer.strategy=fsdp shares a model out over several devices, and is not for trainer.compile=model",
@@ -60,6 +58,12 @@ def train(config: Config, run: Run, needed: Mapping[str, Path], log: Log, consol
     if config.trainer.accelerator != "cpu" and 0 < (gpus := torch.cuda.device_count()) < devices:
         raise ConfigError(f"trainer.devices={devices}, but there are {gpus} GPUs", f"trainer.devices={gpus}")
     return _first(_spawn(config, run, needed, log, console))
+
+
+def refuse_what_cannot_train(config: Config) -> None:
+    """Say so before anything is read, fetched or trained."""
+    refuse_without_gpu(config, torch.accelerator.is_available())
+    refuse_too_large(config)
 
 
 def refuse_without_gpu(config: Config, accelerator: bool) -> None:

@@ -16,6 +16,7 @@ from spikelm.runs.cost import speed_of
 from spikelm.runs.plan import UNCOUNTED, hours
 
 ROLES = {"pretrained": "first models of others", "teacher": "teachers of others"}
+WIDTH = 112  # of the table of systems
 Cell = Callable[[Sequence[Need]], str]  # a number of some runs
 
 
@@ -37,8 +38,10 @@ def show_needs(
         soft_wrap=True,
     )
     if any(need.to_do for need in needs):
-        console.print(_by_task(needs))
-        console.print(_by_system(needs))
+        # Whatever the width of the terminal: a table without its last columns is not read.
+        wide = console if console.width >= WIDTH else Console(file=console.file, width=WIDTH)
+        wide.print(_by_task(needs))
+        wide.print(_by_system(needs))
         _show_again([need for need in needs if need.again], console)
         for line in total_lines([need for need in needs if need.to_do], at_once):
             console.print(f"  {line}", soft_wrap=True, highlight=False)
