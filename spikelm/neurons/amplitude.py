@@ -38,7 +38,7 @@ class AmplitudeNeuron(Neuron):
     def reset_parameters(self) -> None:
         self.alpha.fill_(1.0)
         self.alpha_ready.fill_(not self.elastic)
-        self._ready = None
+        self._ready = not self.elastic
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)

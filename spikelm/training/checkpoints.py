@@ -20,7 +20,7 @@ import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from rich.console import Console
 
-from spikelm.errors import CheckpointError, SpikeLMError
+from spikelm.errors import CheckpointError
 from spikelm.machine import signals
 from spikelm.machine.disk import disk_errors
 from spikelm.store.checksums import broken_seal, file_hash, seal, seal_path, set_aside
@@ -186,6 +186,7 @@ class Checkpoints(L.Callback):
             raise signals.Stopped(number)
 
     def on_validation_start(self, trainer: L.Trainer, module: Any) -> None:
+        signals.install()  # also in an evaluation that follows a fit, before which Lightning takes SIGTERM again
         self._deferring.close()  # all before it is kept, or will be: a signal may end it
         signals.stop_if_asked()
 
@@ -200,7 +201,8 @@ class Checkpoints(L.Callback):
     def on_exception(self, trainer: L.Trainer, module: Any, exception: BaseException) -> None:
         self._deferring.close()
         if self._unsaved is not None:
-            with contextlib.suppress(SpikeLMError, OSError):  # the first error is the one to be told of
+            # The first error is the one to be told of, and a second signal must not cut the file.
+            with signals.deferring(), contextlib.suppress(Exception):
                 trainer.strategy.save_checkpoint(self._unsaved, self.folder / f"step-{trainer.global_step}.ckpt")
             self._unsaved = None
 

@@ -27,6 +27,8 @@ from spikelm.training.devices.ranks import Launched, Ranks, tell
 from spikelm.training.devices.sharding import Sharded, WholeInEvaluation
 from spikelm.training.modules import StageModule
 
+EVALUATED_PARTS = 8  # micro batches that are evaluated at a time: nothing is kept for a backward
+
 
 def quiet_libraries() -> None:
     """Lightning's and transformers' start-up chatter says nothing about a run."""
@@ -99,7 +101,7 @@ def fit(
         callbacks.append(ProgressLine(journal.console, work.title, module.total))
     trainer = _trainer(config, module, ranks, evaluate_every, [*callbacks, checkpoints])
     loaders: list[Any] = [
-        DataLoader(_evaluated(split, ranks), batch_size=None)  # type: ignore[arg-type]
+        DataLoader(_evaluated(split, ranks, module.micro_batch), batch_size=None)  # type: ignore[arg-type]
         for split in work.evaluation
     ]
     module.train()  # a loaded model is in eval mode, and Lightning leaves it there: without dropout
@@ -135,6 +137,7 @@ def _trainer(
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
         deterministic="warn",
+        inference_mode=False,  # in it a spike does not know its neuron, and every cached token waits for its levels
     )
     # Lightning asks all ranks at every step whether one was told to stop, and waits for the device; Checkpoints does so
     # without waiting.
@@ -161,12 +164,21 @@ def _strategy(name: str, ranks: Ranks, idle_parameters: bool) -> Any:
     )
 
 
-def _evaluated(split: Sequence[Batch], ranks: Ranks) -> list[Batch]:
-    """What a rank evaluates: batches of its own, or its rows of each where there are fewer batches than ranks."""
+def _evaluated(split: Sequence[Batch], ranks: Ranks, micro_batch: int | None) -> list[Batch]:
+    """What a rank evaluates: batches of its own, or its rows of each where there are fewer batches than ranks.
+
+    Where training goes in parts memory is short, so no more than a few times their rows are evaluated at a time.
+    """
     if len(split) >= ranks.world:
-        return list(split[ranks.rank :: ranks.world])
-    parts = [{name: tensor[ranks.rank :: ranks.world] for name, tensor in batch.items()} for batch in split]
-    return [part for part in parts if len(part["input_ids"])]
+        mine = list(split[ranks.rank :: ranks.world])
+    else:
+        mine = [{name: tensor[ranks.rank :: ranks.world] for name, tensor in batch.items()} for batch in split]
+    most = EVALUATED_PARTS * micro_batch if micro_batch else max(len(batch["input_ids"]) for batch in split)
+    return [
+        {name: tensor[start : start + most] for name, tensor in batch.items()}
+        for batch in mine
+        for start in range(0, len(batch["input_ids"]), most)
+    ]
 
 
 def _fit(trainer: L.Trainer, module: StageModule, train: Any, evaluation: Any, resume: Any) -> None:

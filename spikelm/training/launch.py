@@ -7,6 +7,7 @@ hands each the run, and only watches: it passes on what the first worker logs, a
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -23,11 +24,11 @@ import torch
 from rich.console import Console
 
 from spikelm.config import trust
-from spikelm.config.devices import device_count, device_memory
+from spikelm.config.devices import device_count, device_memory, uses_gpu
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, SpikeLMError, TrainingError
 from spikelm.machine.children import end_with_parent
-from spikelm.machine.signals import Stopped, deferring, listening, passing_on, stop_if_asked
+from spikelm.machine.signals import Stopped, asked, deferring, listening, passing_on, stop_if_asked
 from spikelm.measure.fitting import smaller_settings
 from spikelm.measure.workload import device_share
 from spikelm.store.store import Run
@@ -36,6 +37,7 @@ from spikelm.training.devices.ranks import Ranks, join, launched_ranks, leave, t
 from spikelm.training.run_stage import Trained, train_and_measure
 
 GRACE = 3.0  # seconds: when one rank fails the others do too, and the first cause may be reported last
+SAVING = 60.0  # seconds: ranks that are asked to stop end one by one, and the first may be writing a checkpoint
 
 
 def _silent(step: int, values: dict[str, float]) -> None:
@@ -54,15 +56,30 @@ def train(config: Config, run: Run, needed: Mapping[str, Path], log: Log, consol
         tell((config, run, needed))
         return _first(train_and_measure(config, run, needed, log, console, ranks))
     if devices == 1:
-        return _first(train_and_measure(config, run, needed, log, console))
+        try:
+            return _first(train_and_measure(config, run, needed, log, console))
+        finally:
+            _give_back_memory()
     if config.trainer.accelerator != "cpu" and 0 < (gpus := torch.cuda.device_count()) < devices:
         raise ConfigError(f"trainer.devices={devices}, but there are {gpus} GPUs", f"trainer.devices={gpus}")
     return _first(_spawn(config, run, needed, log, console))
 
 
+def _give_back_memory() -> None:
+    """The next run of a sweep may need all of the GPU, also in processes of its own."""
+    if torch.cuda.is_available():
+        gc.collect()  # trainer and module hold each other
+        torch.cuda.empty_cache()
+
+
 def refuse_what_cannot_train(config: Config) -> None:
     """Say so before anything is read, fetched or trained."""
     refuse_without_gpu(config, torch.accelerator.is_available())
+    if uses_gpu(config) and not torch.cuda.is_available():
+        raise ConfigError(
+            f"the driver knows GPUs, but torch {torch.__version__} cannot use them",
+            "make clean setup TORCH_INDEX=... (docs/speed.md), or trainer.accelerator=cpu",
+        )
     refuse_too_large(config)
 
 
@@ -176,7 +193,7 @@ def _follow(workers: Sequence[_Worker], log: Log) -> Trained | None:
                 worker.process.join()
                 if code := worker.process.exitcode:
                     failures.append(_death(worker.ranks, code))
-                    deadline = min(deadline, time.monotonic() + GRACE)
+                    deadline = min(deadline, time.monotonic() + (SAVING if asked() else GRACE))
                 continue
             if kind == "log":
                 log(*value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,22 +12,23 @@ import torch
 from rich.console import Console
 
 from spikelm.config.settings.schema import Config
-from spikelm.data.batches.by_step import step_seed
+from spikelm.data.batches.by_step import Batch, step_seed
 from spikelm.machine.cpu import keep_heap
 from spikelm.measure.trained_model import Measured, measure_firing, measure_model
-from spikelm.measure.workload import device_share
+from spikelm.measure.workload import Share, device_share
 from spikelm.models.bert import parameter_count
 from spikelm.store.store import Run
 from spikelm.training.amplitudes import amplitudes_missing, set_amplitudes
 from spikelm.training.best_epoch import BestDev, best_keeper, reported_scores, select_mode
 from spikelm.training.callbacks import Log
 from spikelm.training.devices.acceleration import accelerated, compiled_parts
-from spikelm.training.devices.ranks import Ranks, first_rank_first, on_device, training_device
+from spikelm.training.devices.ranks import Ranks, first_rank_first, on_device, tell, training_device
 from spikelm.training.devices.sharding import twin_of, whole_state
 from spikelm.training.fit import Fit, Journal, fit, quiet_libraries
 from spikelm.training.stage import Stage, Texts, build_stage
 
 ONE = Ranks()
+MEASURED_ROWS = 8  # on a GPU, at a time
 
 
 @dataclass
@@ -70,15 +72,17 @@ def train_and_measure(
     with first_rank_first(ranks):
         stage = build_stage(config, needed, console)
     stage.train.shard = (ranks.rank, ranks.world)
-    device = training_device(config.trainer.accelerator, ranks)
-    stage.module.to(device)
-    samples = [on_device(batch, device) for batch in stage.samples]
-    if amplitudes_missing(stage.module.model):
+    device, share = training_device(config.trainer.accelerator, ranks), _agreed_share(config, ranks)
+    if share.accumulate == 1:
+        stage.module.to(device)
+    if amplitudes_missing(stage.module.model):  # by all rows at once: on the CPU, where they do not fit the device
         _set_amplitudes(stage, config.stage.amplitudes.calibrate, ranks.rank)
+    stage.module.to(device)
+    samples = _measured_on(stage.samples, device)
     initial = measure_firing(stage.module.model, samples) if config.fires and ranks.first else None
     best = best_keeper(config)
     journal = _journal(run, log, console, ranks.first)
-    if not _fitted(config, stage, journal, best, ranks):
+    if not _fitted(config, share, stage, journal, best, ranks):
         return None
     model, metrics = stage.module.model, stage.module.scores
     if best:
@@ -105,7 +109,7 @@ def train_and_measure(
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
             "devices": ranks.world,
             "micro_batch": stage.module.micro_batch,
-            "activation_checkpointing": device_share(config).checkpointing,
+            "activation_checkpointing": share.checkpointing,
             "compiled": compiled_parts(config.trainer, device),
         },
         texts=stage.texts() if stage.texts else None,
@@ -116,6 +120,7 @@ def train_and_measure(
 def _prepare_process(config: Config) -> None:
     """Quiet libraries, the heap and threads that the config asks for, and the seed of all that is drawn."""
     quiet_libraries()
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first product: sums in the same order
     if config.trainer.keep_heap:
         keep_heap()
     if config.trainer.threads:
@@ -140,14 +145,31 @@ def _journal(run: Run, log: Log, console: Console, first: bool) -> Journal:
     return Journal(run.checkpoints, console, write if first else nothing, resume if first else nothing)
 
 
-def _fitted(config: Config, stage: Stage, journal: Journal, best: BestDev | None, ranks: Ranks) -> bool:
+def _agreed_share(config: Config, ranks: Ranks) -> Share:
+    """How much a device computes at a time: the first rank asks its device, and all do the same."""
+    if ranks.world == 1:
+        return device_share(config)
+    on_all = replace(config, trainer=replace(config.trainer, devices=ranks.world))
+    share: Share = tell(device_share(on_all) if ranks.first else None)
+    return share
+
+
+def _measured_on(samples: list[Batch], device: torch.device) -> list[Batch]:
+    """The samples where the model is; on a GPU a few rows at a time, as 64 long ones may not fit beside a model."""
+    if device.type == "cpu":
+        return samples
+    cut = [{name: tensor.split(MEASURED_ROWS) for name, tensor in batch.items()} for batch in samples]
+    parts = [dict(zip(batch, rows, strict=True)) for batch in cut for rows in zip(*batch.values(), strict=True)]
+    return [on_device(part, device) for part in parts]
+
+
+def _fitted(config: Config, share: Share, stage: Stage, journal: Journal, best: BestDev | None, ranks: Ranks) -> bool:
     """Train the stage's model; whether this rank has the whole of it afterwards."""
     model = stage.module.model
     shared_out = config.trainer.strategy == "fsdp" and ranks.world > 1
     twin = twin_of(model) if shared_out and ranks.first else None
     title = f"{config.task.name} {config.neuron.name} T={config.time_steps}"
     work = Fit(stage.module, stage.train, stage.evaluation, stage.evaluate_every, title)
-    share = device_share(config)
     stage.module.micro_batch = share.micro_batch if share.accumulate > 1 else None
     with accelerated(model, replace(config.trainer, activation_checkpointing=share.checkpointing)):
         fit(work, config.trainer, journal, [best] if best else [], ranks)

@@ -117,13 +117,12 @@ class Seq2SeqStudent(Seq2SeqModule):
         """What the teacher's states vary by over all parts of a step."""
         self.variances.forget()
         if len(parts) > 1 and self.settings.losses.hidden and self.settings.states.scaled:
-            goals = [(self.teacher(part), part) for part in parts]
-            self.variances.look_ahead(
-                {
-                    name: [state_sums(goal[name], places(part, real), part) for goal, part in goals]
-                    for name, real in STATES.items()
-                }
-            )
+            sums: dict[str, list[Tensor]] = {name: [] for name in STATES}
+            for part in parts:  # one answer at a time: they are large
+                goal = self.teacher(part)
+                for name, real in STATES.items():
+                    sums[name].append(state_sums(goal[name], places(part, real), part))
+            self.variances.look_ahead(sums)
 
     def step_loss(self, batch: Batch) -> Tensor:
         settings = self.settings

@@ -133,6 +133,7 @@ def _check_cache(distill: DistillConfig) -> None:
         "attention maps": distill.losses.attention,
         "scores": distill.losses.scores,
         "relations": distill.losses.relations,
+        "word embeddings": distill.losses.words,
         "answers to noisy rows": distill.rows.noise,
         "answers to rows of other tasks": distill.rows.other_tasks,
         "answers with dropout": distill.teacher.dropout,

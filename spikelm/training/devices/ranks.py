@@ -14,6 +14,8 @@ import torch.distributed as dist
 from lightning.fabric.plugins.environments import ClusterEnvironment, SLURMEnvironment
 from torch import Tensor
 
+from spikelm.errors import ConfigError
+
 #: for what one rank does while the others wait (tokenising a corpus, waiting for a lock); a crash is seen otherwise
 PATIENCE = timedelta(days=1)
 
@@ -69,6 +71,11 @@ def training_device(accelerator: str, ranks: Ranks) -> torch.device:
     """Where this rank trains: its own GPU, else the CPU (Lightning moves a model to the chips of other makers)."""
     if accelerator in ("cpu", "mps") or not torch.cuda.is_available():
         return torch.device("cpu")
+    if ranks.local_rank >= (gpus := torch.cuda.device_count()):
+        raise ConfigError(
+            f"rank {ranks.rank} is the {ranks.local_rank + 1}. of its node, but sees {gpus} of its GPUs",
+            "let every process see all of its node's GPUs (srun --gpus-per-node, not --gpus-per-task)",
+        )
     return torch.device("cuda", ranks.local_rank)
 
 
