@@ -13,8 +13,10 @@ from torch.nn import functional as F
 from spikelm.config.compose import load_config
 from spikelm.data.batches.by_step import Batch
 from spikelm.runs.experiment import run_experiment
-from spikelm.training.fit import _attention
+from spikelm.training.devices.ranks import Ranks
+from spikelm.training.fit import _attention, _evaluated
 from spikelm.training.modules import GlueModule
+from spikelm.training.run_stage import _measured_on
 
 
 @pytest.mark.parametrize(
@@ -57,3 +59,30 @@ def test_memory_is_not_filled_before_it_is_written(tmp_path: Path, monkeypatch: 
         load_config(["scale=smoke", "task=glue/rte", "neuron=ann", f"runs_dir={tmp_path}"]), Console(quiet=True)
     )
     assert set(filled) == {0}
+
+
+def batches_of(*rows: int) -> list[Batch]:
+    starts = [sum(rows[:index]) for index in range(len(rows))]
+    return [
+        {"input_ids": torch.arange(start, start + count)[:, None]} for start, count in zip(starts, rows, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("micro_batch", [None, 1])
+@pytest.mark.parametrize(("rows", "world"), [((20, 20, 7), 1), ((20, 20, 7), 2), ((9,), 4)])
+def test_ranks_evaluate_every_row_once(rows: tuple[int, ...], world: int, micro_batch: int | None) -> None:
+    split = batches_of(*rows)
+    shares = [_evaluated(split, Ranks(rank, world, rank, world), micro_batch) for rank in range(world)]
+    seen = sorted(int(row) for share in shares for batch in share for row in batch["input_ids"].flatten())
+    assert seen == list(range(sum(rows)))
+    assert all(shares), "a rank without rows would not take part"
+    largest = max(len(batch["input_ids"]) for share in shares for batch in share)
+    assert largest <= (8 if micro_batch else 20)
+
+
+def test_measurement_samples_go_to_a_device_a_few_rows_at_a_time() -> None:
+    samples = batches_of(20, 3)
+    assert _measured_on(samples, torch.device("cpu")) is samples, "on a CPU they stay as they are"
+    parts = _measured_on(samples, torch.device("meta"))
+    assert [len(part["input_ids"]) for part in parts] == [8, 8, 4, 3]
+    assert {part["input_ids"].device.type for part in parts} == {"meta"}
