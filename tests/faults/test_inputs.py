@@ -65,5 +65,5 @@ def test_memory_that_runs_out_in_one_job_leaves_the_others(tmp_path: Path) -> No
     said = " ".join(command.said.split())
     assert "1 of 2 jobs finished" in said, said
     assert "out of memory in training pretrain with pretrain.batch=16" in said
-    assert "needs less: pretrain.batch=8" in said
+    assert "needs less: trainer.micro_batch=8" in said
     assert "Traceback" not in said
