@@ -64,7 +64,7 @@ class StageModule(L.LightningModule):
 
     def step_loss(self, batch: Batch) -> Tensor:
         """The mean loss of a batch's rows, weighed by the shares that come with them (`shard_batch`)."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not say what its loss is")
 
     def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Any:
         """Cut a training batch into its parts: here, on the CPU, where nothing waits for a device."""
