@@ -10,15 +10,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from markupsafe import Markup
-
 from spikelm.catalog.energy import PICOJOULE, Term, site_rate
 from spikelm.config.recorded import to_record
 from spikelm.errors import SpikeLMError
 from spikelm.measure.workload import measured_terms
+from spikelm.report.page.better import Better, better
+from spikelm.report.page.charts import CurveChart, Line
 from spikelm.report.page.entries import Record
+from spikelm.report.page.numbers import energy_text, seconds_text, significant
 from spikelm.report.page.series import Curve, read_curves
-from spikelm.report.page.svg import Line, line_chart
 from spikelm.report.show_result import readable
 from spikelm.store.result import FiringRate, Result, Sample, SpikeDriven
 
@@ -35,6 +35,7 @@ class Score:
     value: float | None
     floor: float | None
     teacher: float | None
+    better: Better
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,6 @@ class Measure:
     name: str
     value: str
     against: str = ""
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A picture of curves."""
-
-    name: str
-    chart: Markup
-    about: str
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ class RunPage:
 
     scores: list[Score] = field(default_factory=list)
     measures: list[Measure] = field(default_factory=list)
-    curves: list[Chart] = field(default_factory=list)
+    curves: list[CurveChart] = field(default_factory=list)
     firing: list[FiringGrid] = field(default_factory=list)
     energy: EnergyTable | None = None
     audit: SpikeDriven | None = None
@@ -141,7 +133,10 @@ def details(record: Record) -> RunPage:
 
 def _scores(result: Result) -> list[Score]:
     floor, teacher = result.constant_predictor, result.teacher_metrics
-    return [Score(readable(name), value, floor.get(name), teacher.get(name)) for name, value in result.metrics.items()]
+    return [
+        Score(readable(name), value, floor.get(name), teacher.get(name), better(name))
+        for name, value in result.metrics.items()
+    ]
 
 
 def _measures(result: Result) -> Iterator[Measure]:
@@ -150,25 +145,28 @@ def _measures(result: Result) -> Iterator[Measure]:
     for precision, energy in result.energy_mj.items():
         if energy is not None:
             beside = ann[precision]
-            against = f"{beside:.4f} mJ ANN, {beside / energy:.1f}x" if result.spikes and beside and energy else ""
-            yield Measure(f"energy {precision}, one inference", f"{energy:.4f} mJ", against)
+            against = ""
+            if result.spikes and beside and energy:
+                against = f"{energy_text(beside)} mJ as ANN, {beside / energy:.1f} times as much"
+            yield Measure(f"energy {precision}, one inference", f"{energy_text(energy)} mJ", against)
     if rate.mean is not None:
         initial = rate.initial_mean_over_sites
         before = "" if initial is None else f"{initial:.1%} mean over sites before training"
         yield Measure("firing rate, weighted by MACs", f"{rate.mean:.1%}", before)
-    yield Measure("bits of weights, activations", f"{result.bits.weights}, {result.bits.activations}")
+    bits = ["ternary" if count == "ter" else str(count) for count in (result.bits.weights, result.bits.activations)]
+    yield Measure("bits of weights, activations", ", ".join(bits))
     if result.energy_detail:
         text = result.energy_detail.generated
         lengths = f"{text.mean_source:.0f} tokens read, {text.mean_target:.0f} tokens written, {text.beams} beams"
-        against = f"{text.ann_fp32:.4f} mJ ANN; {lengths}"
-        yield Measure("energy fp32, one generated text", f"{text.fp32:.4f} mJ", against)
+        against = f"{energy_text(text.ann_fp32)} mJ as ANN; {lengths}"
+        yield Measure("energy fp32, one generated text", f"{energy_text(text.fp32)} mJ", against)
     yield Measure("parameters", f"{result.parameters:,}")
     yield Measure("steps", f"{result.steps:,}")
-    yield Measure("seconds", f"{result.seconds:,.0f}")
+    yield Measure("time", seconds_text(result.seconds))
     yield Measure("peak memory", f"{result.peak_memory_mb:,.0f} MB")
 
 
-def _curves(curves: Mapping[str, Curve]) -> list[Chart]:
+def _curves(curves: Mapping[str, Curve]) -> list[CurveChart]:
     """One chart per family: each loss, the learning rate, the dev scores; firing rates by kind of site.
 
     A single value is no curve: it is among the scores.
@@ -188,14 +186,15 @@ def _curves(curves: Mapping[str, Curve]) -> list[Chart]:
         shown = families[family][:6]
         logged, size = max(curve.count for _, curve in shown), max(curve.size for _, curve in shown)
         about = f"{logged:,} values" + (f", each point the mean of {size}" if size > 1 else "")
-        chart = line_chart([Line(name, curve.steps, curve.values) for name, curve in shown], "step", "")
-        charts.append(Chart(family, chart, about))
-    if (firing := _site_curves(curves)) is not None:
-        charts.append(Chart("firing rate by kind of site", firing, "mean over layers"))
-    return charts
+        charts.append(CurveChart(family, about, [_line(name, curve.steps, curve.values) for name, curve in shown]))
+    return [*charts, *_site_curves(curves)]
 
 
-def _site_curves(curves: Mapping[str, Curve]) -> Markup | None:
+def _line(name: str, steps: Sequence[float], values: Sequence[float]) -> Line:
+    return Line(name, list(map(significant, steps)), list(map(significant, values)))
+
+
+def _site_curves(curves: Mapping[str, Curve]) -> list[CurveChart]:
     kinds: dict[str, dict[float, list[float]]] = {}
     for name, curve in curves.items():
         if name.startswith("firing/") and curve.count > 1:
@@ -203,10 +202,10 @@ def _site_curves(curves: Mapping[str, Curve]) -> Markup | None:
             for step, value in zip(curve.steps, curve.values, strict=True):
                 at.setdefault(step, []).append(value)
     if not kinds:
-        return None
+        return []
     means = {kind: sorted((step, fmean(values)) for step, values in at.items()) for kind, at in kinds.items()}
-    lines = [Line(kind, [s for s, _ in found], [v for _, v in found]) for kind, found in list(means.items())[:6]]
-    return line_chart(lines, "step", "")
+    lines = [_line(kind, [s for s, _ in found], [v for _, v in found]) for kind, found in list(means.items())[:6]]
+    return [CurveChart("firing rate by kind of site", "mean over layers", lines)]
 
 
 def _firing(rate: FiringRate) -> list[FiringGrid]:

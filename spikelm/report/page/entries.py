@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spikelm.config.settings.schema import Config
+from spikelm.report.appearance import look_of
+from spikelm.report.page.better import Better, better
+from spikelm.report.page.charts import ShownLook, shown_look
 from spikelm.report.query.settings import neuron_k
 from spikelm.store.result import Result
 from spikelm.store.store import Run, Store
@@ -15,6 +18,8 @@ from spikelm.store.store import Run, Store
 #: what a run's page is made from; when none of them changes, neither does the page
 RECORDS = ("result.json", "status.json", "config.yaml", "environment.json", "metrics.csv", "traceback.txt")
 BROKEN = "broken"
+FINISHED = "finished"
+RESULT_ONLY = "result only"  # finished, but neither weights nor curves are here
 TAIL = 2000  # bytes of a metrics.csv that have its last step in them
 
 
@@ -24,7 +29,7 @@ class Record:
 
     directory: Path
     id: str | None
-    state: str  # finished, running, interrupted, failed, new or broken
+    state: str  # finished, result only, running, interrupted, failed, new or broken
     problem: str = ""
     result: Result | None = None
     config: Config | None = None  # of the result, or of config.yaml where it can be read
@@ -44,9 +49,9 @@ class RunRow:
     directory: str
     state: str
     problem: str
-    progress: str
     task: str
     system: str
+    progress: str = ""
     neuron: str = ""
     T: int | None = None
     k: float | None = None
@@ -60,6 +65,22 @@ class RunRow:
     ann: float | None = None  # energy of the ANN
     seconds: float | None = None
     finished_at: str = ""
+    floor: float | None = None  # the same score of the constant predictor
+    fp16: float | None = None  # energy
+    parameters: int | None = None
+    steps: int | None = None
+    memory: float | None = None  # peak, MB
+    share: float | None = None  # of the planned steps that a run without a result has done
+
+    @property
+    def better(self) -> Better:
+        """Which way its score is better."""
+        return better(self.metric)
+
+    @property
+    def look(self) -> ShownLook:
+        """Colour and marker of its system."""
+        return shown_look(look_of(self.system, self.T))
 
 
 def fingerprint(directory: Path) -> list[int]:
@@ -92,16 +113,22 @@ def read_record(root: Path, directory: Path, id: str | None) -> Record:
     if problem:
         return Record(directory, id, BROKEN, f"result.json {problem}", config=run.saved_config())
     if result is not None:
-        return Record(directory, id, "finished", result=result, config=result.config)
+        state = RESULT_ONLY if _has_only(directory, result) else FINISHED
+        return Record(directory, id, state, result=result, config=result.config)
     aside = sorted(path.name for path in directory.glob("result.json.corrupt-*"))
     note = f"a result that could not be read was moved to {aside[-1]}" if aside else ""
     said = "; ".join(filter(None, (run.status.message, note)))
     return Record(directory, id, run.state, said, config=run.saved_config())
 
 
+def _has_only(directory: Path, result: Result) -> bool:
+    """Whether none of the files that a run's result lists is there: the result alone was copied."""
+    return bool(result.files) and not any((directory / name).exists() for name in result.files)
+
+
 def row_of(record: Record) -> RunRow:
     """The row of a run: what its directory, its config and its result say."""
-    about: dict[str, object] = {}
+    about: dict[str, object] = {} if record.result else _progress(record)
     if (config := record.config) is not None:
         about |= {"neuron": config.neuron.name, "T": config.T if config.spiking else None, "k": neuron_k(config)}
         about |= {"scale": config.scale, "source": config.source.name, "seed": config.seed}
@@ -109,14 +136,15 @@ def row_of(record: Record) -> RunRow:
         about |= {"metric": result.score_name, "score": result.score, "seconds": result.seconds}
         about |= {"firing": result.firing_rate.mean, "energy": result.energy_mj.fp32, "ann": result.energy_ann_mj.fp32}
         about |= {"scale": result.scale, "source": result.source.name, "seed": result.seed}
-        about |= {"finished_at": result.finished_at}
+        about |= {"finished_at": result.finished_at, "floor": result.constant_predictor.get(result.score_name)}
+        about |= {"fp16": result.energy_mj.fp16, "parameters": result.parameters, "steps": result.steps}
+        about |= {"memory": result.peak_memory_mb}
     return RunRow(
         name=record.name,
         id=record.id,
         directory=f"{record.directory.parent.name}/{record.directory.name}",
         state=record.state,
         problem=record.problem,
-        progress="" if result else progress(record),
         task=_task(record),
         system=_system(record),
         **about,  # type: ignore[arg-type]
@@ -138,14 +166,21 @@ def _system(record: Record) -> str:
     return name.removesuffix(f"-{config.scale}-{config.source.name}-s{config.seed}")
 
 
-def progress(record: Record) -> str:
-    """How far a run without a result has come: the last step it logged, and of how many where the config says it."""
+def _steps(record: Record) -> tuple[int | None, int | None]:
+    """How far a run has come: the last step that it logged, and how many are planned where the config says it."""
     try:
         with open(record.directory / "metrics.csv", "rb") as file:
             file.seek(max(0, file.seek(0, 2) - TAIL))
             whole_lines = file.read().split(b"\n")[:-1]  # the last one may be half written
     except OSError:
-        return ""
+        return None, None
     steps = [int(first) for line in whole_lines[-1:] if (first := line.partition(b",")[0]).isdigit()]
-    planned = record.config.stage.steps if record.config else None
-    return f"step {steps[0]}{f' of {planned}' if planned else ''}" if steps else ""
+    return steps[0] if steps else None, record.config.stage.steps if record.config else None
+
+
+def _progress(record: Record) -> dict[str, object]:
+    done, planned = _steps(record)
+    if done is None:
+        return {}
+    share = min(1.0, done / planned) if planned else None
+    return {"progress": f"step {done:,}{f' of {planned:,}' if planned else ''}", "share": share}

@@ -6,17 +6,36 @@ import base64
 import contextlib
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from spikelm.report.appearance import look_of, look_of_preset
+from spikelm.report.claims.claims import Quantity, load_claims
+from spikelm.report.claims.quantity_words import quantity_words, value_text
+from spikelm.report.page.better import Better, best, better
+from spikelm.report.page.charts import ShownLook, shown_look
+
 CELL = re.compile(r"(?P<ours>.*?) ?\((?P<paper>[^()]*)\)")  # of a Markdown table: ours and the paper's in brackets
 NUMBER = re.compile(r"[-−+]?\d+(?:\.\d+)?")
 FIGURE_BYTES = 4_000_000  # a larger picture is named, not shown
-Names = Mapping[str, str]  # run id -> its page
+TOLD = 10  # runs that a cell tells when it is pointed at
+ORDER = ("failed", "not run", "held")  # of claims: what needs a look first
 Entry = TypeVar("Entry", "TableSection", "ClaimsSection")
+
+
+@dataclass(frozen=True)
+class LinkedRun:
+    """A run of this store that a number leads to."""
+
+    name: str  # of its page
+    directory: str
+    command: str = ""  # empty where it is not known
+
+
+Runs = Mapping[str, LinkedRun]  # by id
 
 
 @dataclass(frozen=True)
@@ -26,8 +45,20 @@ class TableCell:
     ours: str = ""
     paper: str = ""
     delta: str = ""
+    value: float | None = None  # ours, to sort and compare by
     runs: list[str] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
+    tip: str = ""  # its runs and their command
+    best: bool = False  # of its column
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column, and which way it is better."""
+
+    name: str
+    heading: str
+    better: Better
 
 
 @dataclass(frozen=True)
@@ -35,6 +66,7 @@ class TableRow:
     """A system and its cells."""
 
     name: str
+    look: ShownLook
     cells: list[TableCell]
 
 
@@ -47,7 +79,7 @@ class TableSection:
     title: str
     broken: str = ""
     where: str = ""
-    headings: list[str] = field(default_factory=list)
+    columns: list[TableColumn] = field(default_factory=list)
     rows: list[TableRow] = field(default_factory=list)
     footnotes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -70,6 +102,16 @@ class FigureSection:
 
 
 @dataclass(frozen=True)
+class ShownQuantity:
+    """A number of a claim: its short name in the check, what it is in words, ours and the paper's."""
+
+    name: str
+    words: str
+    ours: str
+    paper: str
+
+
+@dataclass(frozen=True)
 class ShownClaim:
     """A statement, whether it holds, and the numbers."""
 
@@ -77,7 +119,8 @@ class ShownClaim:
     section: str
     status: str
     check: str
-    numbers: str
+    quantities: list[ShownQuantity]
+    reason: str  # why it cannot be checked here
     runs: list[str]
     missing: list[str]
 
@@ -96,7 +139,8 @@ class ClaimsSection:
     @property
     def counts(self) -> dict[str, int]:
         """How many are held, failed and not run."""
-        return {status: sum(one.status == status for one in self.claims) for status in ("held", "failed", "not run")}
+        statuses = ("held", "failed", "not run")
+        return {status: sum(one.status == status for one in self.claims) for status in statuses}
 
 
 @dataclass(frozen=True)
@@ -108,20 +152,25 @@ class Sections:
     claims: list[ClaimsSection]
 
 
-def read_sections(root: Path, names: Names) -> Sections:
-    """Tables, figures and claims; a file that cannot be read is an entry that says so."""
-    claims = sorted((root / "tables").glob("claims-*.json"))
+def read_sections(folders: Sequence[Path], runs: Runs) -> Sections:
+    """Tables, figures and claims; a file that cannot be read is an entry that says so.
+
+    A store may bring its own (runs/reference does): of what is in several folders, that of the last one is shown.
+    """
+    tables = {one.name: one for folder in folders for one in _tables(folder / "tables", runs)}
+    figures = {one.name: one for folder in folders for one in _figures(folder / "figures", runs)}
+    claims = {path.stem: path for folder in folders for path in sorted((folder / "tables").glob("claims-*.json"))}
     return Sections(
-        tables=_tables(root / "tables", names),
-        figures=_figures(root / "figures", names),
-        claims=[_or_broken(ClaimsSection, path, lambda path: _claims(path, names)) for path in claims],
+        tables=sorted(tables.values(), key=lambda table: _place(table.name)),
+        figures=sorted(figures.values(), key=lambda figure: figure.file),
+        claims=[_or_broken(ClaimsSection, claims[name], lambda path: _claims(path, runs)) for name in sorted(claims)],
     )
 
 
-def _tables(folder: Path, names: Names) -> list[TableSection]:
+def _tables(folder: Path, runs: Runs) -> list[TableSection]:
     """The JSON of every table; a table that has none by its Markdown."""
     data = [
-        _or_broken(TableSection, path, lambda path: _from_json(path, names))
+        _or_broken(TableSection, path, lambda path: _from_json(path, runs))
         for path in sorted(folder.glob("table*.json"))
     ]
     names_of_data = {table.name for table in data}
@@ -130,7 +179,7 @@ def _tables(folder: Path, names: Names) -> list[TableSection]:
         for path in sorted(folder.glob("*.md"))
         if path.stem not in names_of_data
     ]
-    return sorted([*data, *text], key=lambda table: _place(table.name))
+    return [*data, *text]
 
 
 def _or_broken(kind: Callable[..., Entry], path: Path, read: Callable[[Path], Entry]) -> Entry:
@@ -154,35 +203,78 @@ def _made(path: Path) -> str:
     return ""
 
 
-def _from_json(path: Path, names: Names) -> TableSection:
+def _from_json(path: Path, runs: Runs) -> TableSection:
     """A table as `spikelm-report table` writes it: lines of cells with text, runs and footnotes."""
     raw = json.loads(path.read_text(encoding="utf-8"))
     columns: dict[str, str] = raw["columns"]
-    return TableSection(
-        name=path.stem,
-        made=_made(path),
-        title=f"Table {raw['id']}: {raw['title']}",
-        where=raw["where"],
-        headings=list(columns.values()),
-        rows=[
-            TableRow(line["name"], [_cell(line["cells"].get(column) or {}, names) for column in columns])
-            for line in raw["lines"]
-        ],
-        footnotes=raw.get("footnotes", []),
-        notes=[*([raw["computed_from"]] if raw.get("computed_from") else []), *raw.get("notes", [])],
-        missing=raw.get("missing", []),
+    rows = [
+        TableRow(
+            line["name"],
+            shown_look(look_of_preset(line["system"]) if line["system"] else look_of(line["name"])),
+            [_cell(line["cells"].get(column) or {}, runs) for column in columns],
+        )
+        for line in raw["lines"]
+    ]
+    return _marked(
+        TableSection(
+            name=path.stem,
+            made=_made(path),
+            title=f"Table {raw['id']}: {raw['title']}",
+            where=raw["where"],
+            columns=[TableColumn(name, heading, better(name)) for name, heading in columns.items()],
+            rows=rows,
+            footnotes=raw.get("footnotes", []),
+            notes=[*([raw["computed_from"]] if raw.get("computed_from") else []), *raw.get("notes", [])],
+            missing=raw.get("missing", []),
+        )
     )
 
 
-def _cell(raw: Mapping[str, Any], names: Names) -> TableCell:
+def _marked(table: TableSection) -> TableSection:
+    """The table with the best of each column marked; equal ones, as they are printed, are all marked."""
+    texts: list[str | None] = []
+    for place, column in enumerate(table.columns):
+        cells = [row.cells[place] for row in table.rows]
+        first = best((cell.value for cell in cells), column.better)
+        texts.append(next((cell.ours for cell in cells if cell.value == first), None) if first is not None else None)
+    rows = [
+        replace(
+            row,
+            cells=[
+                replace(cell, best=bool(cell.ours) and cell.ours == text)
+                for cell, text in zip(row.cells, texts, strict=True)
+            ],
+        )
+        for row in table.rows
+    ]
+    return replace(table, rows=rows)
+
+
+def _cell(raw: Mapping[str, Any], runs: Runs) -> TableCell:
     text = raw.get("text") or {}
+    linked = [runs[run["id"]] for run in raw.get("runs", []) if run["id"] in runs]
+    value = raw.get("ours")
     return TableCell(
-        ours=text.get("ours", ""),
+        ours=text.get("ours", "").replace("±", " ± "),
         paper=text.get("paper", ""),
         delta=text.get("difference", ""),
-        runs=[names[run["id"]] for run in raw.get("runs", []) if run["id"] in names],
+        value=value if isinstance(value, (int, float)) else None,
+        runs=[run.name for run in linked],
         marks=[place + 1 for place in raw.get("footnotes", [])],
+        tip=_tip(linked, raw.get("by_seed") or []),
     )
+
+
+def _tip(runs: Sequence[LinkedRun], by_seed: Sequence[object]) -> str:
+    """What a cell says when it is pointed at: its runs, and of a single one the command."""
+    if not runs:
+        return ""
+    lines = [f"{run.name[:8]}  {run.directory}" for run in runs[:TOLD]]
+    lines += [f"and {len(runs) - TOLD} more"] if len(runs) > TOLD else []
+    numbers = [f"{value:.4g}" for value in by_seed if isinstance(value, (int, float))]
+    seeds = [f"by seed: {', '.join(numbers)}"] if len(numbers) > 1 else []
+    command = [runs[0].command] if len(runs) == 1 and runs[0].command else []
+    return "\n".join([f"{len(runs)} run{'s' if len(runs) > 1 else ''}", *lines, *seeds, *command])
 
 
 def _from_markdown(path: Path) -> TableSection:
@@ -197,8 +289,8 @@ def _from_markdown(path: Path) -> TableSection:
         made=_made(path),
         title=name,
         where=where.removesuffix("; the paper's in brackets"),
-        headings=head[1:],
-        rows=[TableRow(row[0], [_split(cell) for cell in row[1:]]) for row in body],
+        columns=[TableColumn(heading, heading, "") for heading in head[1:]],  # a text does not say what is better
+        rows=[TableRow(row[0], shown_look(look_of(row[0])), [_split(cell) for cell in row[1:]]) for row in body],
         notes=[line.removeprefix("- ").replace("`", "") for line in lines if line.startswith("- ")],
     )
 
@@ -206,20 +298,22 @@ def _from_markdown(path: Path) -> TableSection:
 def _split(cell: str) -> TableCell:
     both = CELL.fullmatch(cell)
     ours, paper = (both["ours"].strip(), both["paper"]) if both else (cell, "")
-    delta = ""
-    if (ours_number := NUMBER.match(ours)) and NUMBER.fullmatch(paper):
-        digits = len(paper.partition(".")[2])
-        delta = f"{float(ours_number[0]) - float(paper):+.{digits}f}".replace("-", "−")
-    return TableCell(ours, paper, delta)
+    delta, value = "", None
+    if ours_number := NUMBER.match(ours):
+        value = float(ours_number[0].replace("−", "-"))
+        if NUMBER.fullmatch(paper):
+            digits = len(paper.partition(".")[2])
+            delta = f"{value - float(paper):+.{digits}f}".replace("-", "−")
+    return TableCell(ours.replace("±", " ± "), paper, delta, value)
 
 
-def _figures(folder: Path, names: Names) -> list[FigureSection]:
+def _figures(folder: Path, runs: Runs) -> list[FigureSection]:
     """Every picture, inside the page: as SVG where there is one, else as PNG."""
     paths = sorted({*folder.glob("*.svg"), *folder.glob("*.png")})
-    return [_figure(path, names) for path in paths if path.suffix == ".svg" or not path.with_suffix(".svg").is_file()]
+    return [_figure(path, runs) for path in paths if path.suffix == ".svg" or not path.with_suffix(".svg").is_file()]
 
 
-def _figure(path: Path, names: Names) -> FigureSection:
+def _figure(path: Path, runs: Runs) -> FigureSection:
     """A picture; title, caption and runs from the file beside it, where there is one."""
     raw: Mapping[str, Any] = {}
     with contextlib.suppress(OSError, ValueError):
@@ -234,7 +328,7 @@ def _figure(path: Path, names: Names) -> FigureSection:
         caption=str(raw.get("caption") or ""),
         broken=broken,
         source=source,
-        runs=_linked(raw, names),
+        runs=_linked(raw, runs),
         missing=_words(raw, "missing"),
     )
 
@@ -250,8 +344,8 @@ def _picture(path: Path) -> tuple[str, str]:
         return "", f"cannot be read: {error.strerror}"
 
 
-def _linked(raw: Mapping[str, Any], names: Names) -> list[str]:
-    return [names[id] for id in _words(raw, "runs") if id in names]
+def _linked(raw: Mapping[str, Any], runs: Runs) -> list[str]:
+    return [runs[id].name for id in _words(raw, "runs") if id in runs]
 
 
 def _words(raw: Mapping[str, Any], key: str) -> list[str]:
@@ -259,26 +353,34 @@ def _words(raw: Mapping[str, Any], key: str) -> list[str]:
     return [str(item) for item in items] if isinstance(items, list) else []
 
 
-def _claims(path: Path, names: Names) -> ClaimsSection:
-    """The claims of one scale and source, as `spikelm-report claims` writes them."""
+def _claims(path: Path, runs: Runs) -> ClaimsSection:
+    """The claims of one scale and source, as `spikelm-report claims` writes them; those that failed come first."""
     raw = json.loads(path.read_text(encoding="utf-8"))
+    known = {claim.id: claim.ours for claim in load_claims()}
     shown = [
         ShownClaim(
             statement=str(one["statement"]),
             section=str(one["section"]),
             status=str(one["status"]),
             check=str(one["check"]),
-            numbers=_beside(one.get("numbers") or {}, one.get("paper") or {}) or str(one.get("reason") or ""),
-            runs=_linked(one, names),
+            quantities=_quantities(known.get(one.get("id", ""), {}), one.get("numbers") or {}, one.get("paper") or {}),
+            reason=str(one.get("reason") or ""),
+            runs=_linked(one, runs),
             missing=_words(one, "missing"),
         )
         for one in raw["claims"]
     ]
+    shown.sort(key=lambda claim: ORDER.index(claim.status) if claim.status in ORDER else len(ORDER))
     return ClaimsSection(path.stem, _made(path), path.name, where=str(raw["where"]), claims=shown)
 
 
-def _beside(ours: Mapping[str, float], paper: Mapping[str, float]) -> str:
-    """Our numbers by name, the paper's in brackets."""
-    return ", ".join(
-        f"{name} {value:.4g}" + (f" ({paper[name]:.4g})" if name in paper else "") for name, value in ours.items()
-    )
+def _quantities(
+    known: Mapping[str, Quantity], ours: Mapping[str, float], paper: Mapping[str, float]
+) -> list[ShownQuantity]:
+    """Every number by name, in words where conf/claims.yaml has it."""
+    found = []
+    for name in dict.fromkeys([*ours, *paper]):
+        quantity = known.get(name)
+        texts = [value_text(quantity, of[name]) if name in of else "" for of in (ours, paper)]
+        found.append(ShownQuantity(name, quantity_words(quantity) if quantity else "", *texts))
+    return found

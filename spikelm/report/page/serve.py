@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import re
 import threading
 from http import HTTPStatus
@@ -18,8 +19,14 @@ from spikelm.report.page.site import Site
 HOST = "127.0.0.1"  # never another: the page shows data and paths of its owner
 PORT = 8321
 SECONDS = 5.0  # between two looks at the store
-#: the pages there are; no other file, hidden ones and those of other folders included, can be named
-PAGE = re.compile(r"/(?:(?:index|runs|tables|figures|claims)\.html|run/[A-Za-z0-9_=+-][A-Za-z0-9._=+-]*\.html)")
+NAME = r"[A-Za-z0-9_=+-][A-Za-z0-9._=+-]*"
+#: the pages there are, with their data and assets; no other file, hidden ones and those of other folders included,
+#: can be named
+FILE = re.compile(
+    rf"/(?:(?:index|runs|compare|tables|figures|claims)\.html|run/{NAME}\.html|data/{NAME}\.js|assets/{NAME}\.(?:js|css))"
+)
+KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+PACKED = 10_000  # bytes from which on an answer is compressed
 
 
 class Server(ThreadingHTTPServer):
@@ -38,7 +45,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """GET and HEAD of a page; everything else is refused."""
+    """GET and HEAD of the site's files; everything else is refused."""
 
     server: Server
     server_version = "spikelm"
@@ -59,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
         path = "/index.html" if path == "/" else path
         file = self.server.folder / path[1:]
         # The second look is for links: whatever a name is, the file lies in the folder.
-        if not PAGE.fullmatch(path) or not file.resolve().is_relative_to(self.server.folder):
+        if not FILE.fullmatch(path) or not file.resolve().is_relative_to(self.server.folder):
             return self._refuse(HTTPStatus.NOT_FOUND, body)
         try:
             about, data = file.stat(), file.read_bytes() if body else b""
@@ -71,8 +78,13 @@ class Handler(BaseHTTPRequestHandler):
             self._end(tag, 0)
             return None
         self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self._end(tag, len(data) if body else about.st_size)
+        self.send_header("Content-Type", f"{KINDS[file.suffix]}; charset=utf-8")
+        if len(data) > PACKED and "gzip" in self.headers.get("Accept-Encoding", ""):
+            data = gzip.compress(data, compresslevel=1)
+            self.send_header("Content-Encoding", "gzip")
+        # An asset is named by its content: a browser that has it need not ask again.
+        kept = "max-age=31536000, immutable" if path.startswith("/assets/") else "no-cache"
+        self._end(tag, len(data) if body else about.st_size, kept)
         self.wfile.write(data)
 
     def _local(self) -> bool:
@@ -87,11 +99,11 @@ class Handler(BaseHTTPRequestHandler):
         self._end("", len(data))
         self.wfile.write(data if body else b"")
 
-    def _end(self, tag: str, length: int) -> None:
+    def _end(self, tag: str, length: int, kept: str = "no-cache") -> None:
         if tag:
             self.send_header("ETag", tag)
         self.send_header("Content-Length", str(length))
-        self.send_header("Cache-Control", "no-cache")
+        self.send_header("Cache-Control", kept)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("X-Frame-Options", "DENY")
         self.end_headers()

@@ -1,8 +1,11 @@
-"""Writing the site: one run in memory at a time, and only the pages whose run has changed."""
+"""Writing the site: one run in memory at a time, and only the pages whose run has changed.
+
+`index.html` and its lists, `run/` with a page and `data/` with a script for each run, and `assets/`: style, scripts and
+plotly, each named by its content or version, so that a browser keeps them.
+"""
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import json
@@ -10,24 +13,67 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from spikelm.machine.disk import disk_errors
-from spikelm.report.page import entries, overview
-from spikelm.report.page.details import details
+from spikelm.report.page import entries, numbers, overview
+from spikelm.report.page.better import Better
+from spikelm.report.page.charts import copy_plotly, plotly_name
+from spikelm.report.page.details import RunPage, details
 from spikelm.report.page.entries import Record, RunRow
-from spikelm.report.page.sections import read_sections
+from spikelm.report.page.run_data import run_data
+from spikelm.report.page.sections import LinkedRun, Runs, read_sections
 from spikelm.report.query.rerun import SECONDS, Commands, Settings
 from spikelm.store.hashing import digest
 
 TEMPLATES = Path(__file__).parent / "templates"
 STATE = ".state.json"  # what the last build knew of each run
-LISTS = ("index", "runs", "tables", "figures", "claims")  # the pages beside those of single runs
+LISTS = ("index", "runs", "compare", "tables", "figures", "claims")  # the pages beside those of single runs
 FILTERS = ("task", "system", "neuron", "scale", "source", "state")
+SCRIPTS = ("theme.js", "page.js", "charts.js", "lists.js", "compare.js")
+#: nothing from elsewhere is loaded or run. Styles may be inline: plotly sets attributes.
+POLICY = (
+    "default-src 'none'; img-src data: blob:; style-src 'self' 'unsafe-inline'; script-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'"
+)
+
+
+@dataclass(frozen=True)
+class ListColumn:
+    """A column of the list of runs: its name in the address, its heading, and whether it is shown unasked."""
+
+    key: str
+    heading: str
+    numeric: bool = False
+    shown: bool = True
+    better: Better = ""
+
+
+COLUMNS = (
+    ListColumn("run", "run"),
+    ListColumn("task", "task"),
+    ListColumn("system", "system"),
+    ListColumn("neuron", "neuron"),
+    ListColumn("data", "data"),
+    ListColumn("seed", "seed", numeric=True),
+    ListColumn("status", "status"),
+    ListColumn("score", "score", numeric=True),
+    ListColumn("constant", "constant", numeric=True, shown=False),
+    ListColumn("firing", "firing %", numeric=True),
+    ListColumn("energy", "mJ fp32", numeric=True, better="lower"),
+    ListColumn("fp16", "mJ fp16", numeric=True, shown=False, better="lower"),
+    ListColumn("ann", "ANN / ours", numeric=True, better="higher"),
+    ListColumn("parameters", "parameters", numeric=True, shown=False),
+    ListColumn("steps", "steps", numeric=True, shown=False),
+    ListColumn("memory", "peak MB", numeric=True, shown=False),
+    ListColumn("time", "time", numeric=True, shown=False),
+    ListColumn("finished", "finished"),
+    ListColumn("folder", "folder", shown=False),
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +92,7 @@ class KnownRun:
     """What a build keeps of a run for the next one."""
 
     fingerprint: list[int]
-    has_command: bool  # whether its page says the command
+    command: str | None  # that makes it again; None: another build has to work it out
     row: RunRow
 
 
@@ -59,12 +105,15 @@ class State:
 
 
 class Site:
-    """runs/report/ of a store. `build` may be called again and again: it does what has changed since."""
+    """The site of a store. `build` may be called again and again: it does what has changed since.
 
-    def __init__(self, root: Path, seconds: float = SECONDS) -> None:
+    It is in report/ of the store; a store that is only read needs another `folder`.
+    """
+
+    def __init__(self, root: Path, folder: Path | None = None, seconds: float = SECONDS) -> None:
         self._seconds = seconds  # for working out commands, in one build
         self.root = root.absolute()
-        self.folder = self.root / "report"
+        self.folder = (folder or self.root / "report").absolute()
         self._env = environment()
         self._composed = Commands.version()
         self._version = _version(self._composed)
@@ -72,7 +121,9 @@ class Site:
     def build(self) -> Built:
         """Bring every page up to date."""
         with disk_errors(self.folder):
-            (self.folder / "run").mkdir(parents=True, exist_ok=True)
+            for part in ("run", "data", "assets"):
+                (self.folder / part).mkdir(parents=True, exist_ok=True)
+            self._write_assets()
             return self._build()
 
     def _build(self) -> Built:
@@ -90,44 +141,54 @@ class Site:
                 continue
             record = entries.read_record(self.root, directory, id)
             command = commands.command(record.config) if record.config else ""
-            row, page = self._run_page(record, command, ids)
+            row, page, data = self._run_page(record, command, ids)
+            written += self._write(self._data(row.name), [data])  # first: the page names its content
             written += self._write(self._page(row.name), page)
             rendered += 1
-            runs[key] = KnownRun(fingerprint, command is not None, row)
+            runs[key] = KnownRun(fingerprint, command, row)
         rows = sorted((run.row for run in runs.values()), key=_newest_first)
-        written += self._write_lists(rows)
+        linked = [LinkedRun(run.row.name, run.row.directory, run.command or "") for run in runs.values()]
+        by_id = {run.row.id: link for run, link in zip(runs.values(), linked, strict=True) if run.row.id}
+        written += self._write_lists(rows, by_id)
         self._forget({row.name for row in rows})
         self._save(State(runs, commands.bases))
-        untold = sum(not run.has_command for run in runs.values())
+        untold = sum(run.command is None for run in runs.values())
         return Built(self.folder / "index.html", len(runs), rendered, written, untold)
 
-    def _run_page(self, record: Record, command: str | None, ids: set[str]) -> tuple[RunRow, list[str]]:
-        """Row and page of a run; what cannot be shown makes it a broken one, not a failed build."""
-        context = {"base": "../", "command": command, "ids": ids}
+    def _run_page(self, record: Record, command: str | None, ids: set[str]) -> tuple[RunRow, list[str], str]:
+        """Row, page and data of a run; what cannot be shown makes it a broken one, not a failed build."""
         try:
             row = entries.row_of(record)
-            return row, list(self._render("run.html", row=row, **context, **vars(details(record))))
+            return self._rendered_run(row, details(record), command, ids)
         except Exception as error:  # a run must not keep the others from being shown
             problem = f"its records cannot be shown: {type(error).__name__}: {error}"
             bare = replace(record, state=entries.BROKEN, problem=problem, result=None, config=None)
-            row = entries.row_of(bare)
-            return row, list(self._render("run.html", row=row, **context, **vars(details(bare))))
+            return self._rendered_run(entries.row_of(bare), details(bare), command, ids)
+
+    def _rendered_run(
+        self, row: RunRow, page: RunPage, command: str | None, ids: set[str]
+    ) -> tuple[RunRow, list[str], str]:
+        data = run_data(row, page, command or "")
+        version = hashlib.sha256(data.encode("utf-8", "replace")).hexdigest()[:12]
+        context = {"base": "../", "command": command, "ids": ids, "data_version": version}
+        return row, list(self._render("run.html", row=row, **context, **vars(page))), data
 
     def _current(self, run: KnownRun, commands: Commands) -> bool:
         """Whether a page whose records are as they were is up to date.
 
         What has no result may change its state without a file that says so: it is looked at every time.
         """
-        finished = run.row.state == "finished"
-        return finished and (run.has_command or commands.late) and self._page(run.row.name).is_file()
+        finished = run.row.state in (entries.FINISHED, entries.RESULT_ONLY)
+        return finished and (run.command is not None or commands.late) and self._page(run.row.name).is_file()
 
-    def _write_lists(self, rows: list[RunRow]) -> int:
-        sections = read_sections(self.root, {row.id: row.name for row in rows if row.id})
+    def _write_lists(self, rows: list[RunRow], runs: Runs) -> int:
+        sections = read_sections((self.root, self.folder), runs)
         values = {key: [str(getattr(row, key)) for row in rows] for key in FILTERS}
         choices = {key: sorted(Counter(filter(None, texts)).items()) for key, texts in values.items()}
         pages: dict[str, dict[str, Any]] = {
             "index.html": vars(overview.overview(rows, sections)),
-            "runs.html": {"rows": rows, "choices": choices},
+            "runs.html": {"rows": rows, "choices": choices, "columns": COLUMNS},
+            "compare.html": {},
             **{f"{name}.html": {name: shown} for name, shown in vars(sections).items() if shown},
         }
         names = [name for name in LISTS if f"{name}.html" in pages]
@@ -145,12 +206,28 @@ class Site:
         return stream
 
     def _sections(self) -> list[str]:
-        """The lists that a run's page links to: those there are, by their files in the store."""
-        sections = read_sections(self.root, {})
-        return ["index", "runs", *(name for name, shown in vars(sections).items() if shown)]
+        """The lists that a run's page links to: those there are, by the files of tables, figures and claims."""
+        sections = read_sections((self.root, self.folder), {})
+        return ["index", "runs", "compare", *(name for name, shown in vars(sections).items() if shown)]
 
     def _page(self, name: str) -> Path:
         return self.folder / "run" / f"{name}.html"
+
+    def _data(self, name: str) -> Path:
+        return self.folder / "data" / f"{name}.js"
+
+    def _write_assets(self) -> None:
+        """Style, scripts and plotly; those of another version go."""
+        folder = self.folder / "assets"
+        wanted = {asset_name(name): name for name in (*SCRIPTS, "style.css")}
+        for name, template in wanted.items():
+            if not (folder / name).is_file():
+                self._write(folder / name, [(TEMPLATES / template).read_text(encoding="utf-8")])
+        if not (folder / plotly_name()).is_file():
+            copy_plotly(folder)
+        for path in folder.iterdir():
+            if path.name not in {*wanted, plotly_name()}:
+                path.unlink(missing_ok=True)
 
     def _write(self, path: Path, pieces: Iterable[str]) -> int:
         """Replace `path` if its content is another; 1 if it was. No fsync: a lost page is made again."""
@@ -171,8 +248,8 @@ class Site:
             temporary.unlink(missing_ok=True)
 
     def _forget(self, names: set[str]) -> None:
-        """Pages of runs that are no more."""
-        for path in (self.folder / "run").glob("*.html"):
+        """Pages and data of runs that are no more."""
+        for path in [*(self.folder / "run").glob("*.html"), *(self.folder / "data").glob("*.js")]:
             if path.stem not in names:
                 path.unlink(missing_ok=True)
 
@@ -195,7 +272,7 @@ class Site:
 
 def _newest_first(row: RunRow) -> tuple[int, list[int], str]:
     """What is going on first, then by the time it was finished; what has no result last."""
-    place = {"running": 0, "finished": 1}.get(row.state, 2)
+    place = {"running": 0, entries.FINISHED: 1, entries.RESULT_ONLY: 1}.get(row.state, 2)
     return (place, [-ord(letter) for letter in row.finished_at], row.directory)
 
 
@@ -211,44 +288,22 @@ def environment() -> Environment:
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    assets = {name: (TEMPLATES / name).read_text(encoding="utf-8") for name in ("style.css", "theme.js", "page.js")}
-    env.globals |= {name.partition(".")[0] + "_asset": Markup(text) for name, text in assets.items()}
-    scripts = " ".join(_source(assets[name]) for name in ("theme.js", "page.js"))
-    env.globals["policy"] = (
-        f"default-src 'none'; img-src data:; style-src {_source(assets['style.css'])}; "
-        f"script-src {scripts}; connect-src 'self'; base-uri 'none'; form-action 'none'"
-    )
-    env.filters |= {"fixed": fixed, "percent": percent, "count": count, "when": when, "sized": sized}
+    env.globals |= {"policy": POLICY, "asset": asset_name, "plotly": plotly_name()}
+    env.filters |= {
+        "fixed": numbers.fixed,
+        "percent": numbers.percent,
+        "count": numbers.count,
+        "when": numbers.when,
+        "energy": numbers.energy_text,
+        "duration": numbers.seconds_text,
+        "plain": lambda records: [asdict(record) for record in records],
+    }
     return env
 
 
-def _source(text: str) -> str:
-    """What a content security policy calls an inline script or style: nothing else may run in the page."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def fixed(value: float | None, digits: int = 2) -> str:
-    """A number with so many decimals; empty for none."""
-    return "" if value is None else f"{value:.{digits}f}".replace("-", "−")
-
-
-def sized(value: float | None) -> str:
-    """An energy: four significant digits, never rounded to nothing."""
-    if value is None:
-        return ""
-    return f"{value:.4f}" if 0.001 <= abs(value) < 1 else f"{value:.4g}" if abs(value) < 1 else f"{value:.2f}"
-
-
-def percent(value: float | None) -> str:
-    """A share of one, in percent."""
-    return "" if value is None else f"{100 * value:.1f}"
-
-
-def count(value: float | None) -> str:
-    """A whole number with separators."""
-    return "" if value is None else f"{value:,.0f}"
-
-
-def when(value: str) -> str:
-    """2026-11-16T10:12:24+00:00 as 2026-11-16 10:12."""
-    return value[:16].replace("T", " ")
+@lru_cache(maxsize=32)
+def asset_name(template: str) -> str:
+    """The file of a script or style beside the pages: named by its content, so that an old one is never used."""
+    stem, _, kind = template.partition(".")
+    content = hashlib.sha256((TEMPLATES / template).read_bytes()).hexdigest()[:10]
+    return f"{stem}-{content}.{kind}"

@@ -1,7 +1,9 @@
-"""The site in a real browser: it loads from disk and from the server, filters, sorts, opens a run, turns dark."""
+"""The site in a real browser: lists, comparing, charts, keyboard; from disk and from the server, light and dark."""
 
 from __future__ import annotations
 
+import csv
+import itertools
 import shutil
 import threading
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 from made_up import run_id, write
+from made_up_tables import cell, score_and_energy, write_table
 
 from spikelm.report.page.serve import open_server
 from spikelm.report.page.site import Site
@@ -18,6 +21,8 @@ SAMPLE = {"source": "<script>document.title='planted'</script>", "reference": "a
 pytestmark = pytest.mark.slow
 webdriver = pytest.importorskip("selenium.webdriver")
 WebDriverWait = pytest.importorskip("selenium.webdriver.support.wait").WebDriverWait
+ActionChains = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains
+Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 
@@ -52,7 +57,7 @@ def store(tmp_path: Path) -> Path:
 def shown(browser: Any) -> list[str]:
     """The ids in the list, in its order, of the rows that are not filtered away."""
     rows = "[...document.querySelectorAll('#runs tbody tr')].filter(r => r.offsetParent !== null)"
-    return browser.execute_script(f"return {rows}.map(r => r.cells[0].textContent)")
+    return browser.execute_script(f"return {rows}.map(r => r.querySelector('a').textContent)")
 
 
 def choose(browser: Any, name: str, value: str) -> None:
@@ -72,7 +77,7 @@ def no_errors(browser: Any) -> None:
 def test_it_opens_from_disk_filters_sorts_and_opens_a_run(browser: Any, store: Path) -> None:
     browser.get((store / "report" / "index.html").as_uri())
     assert browser.title == "Overview · spikelm"
-    assert len(browser.find_elements("css selector", "svg.chart")) == 0, "one neuron a task and scale: no chart yet"
+    assert not browser.find_elements("css selector", ".plot"), "one system a task and scale: no chart yet"
     browser.find_element("link text", "runs").click()
     assert sorted(shown(browser)) == sorted(ids(1, 2, 3, 4))
     choose(browser, "task", "glue/rte")
@@ -96,7 +101,7 @@ def test_it_opens_from_disk_filters_sorts_and_opens_a_run(browser: Any, store: P
     assert shown(browser) == ids(2, 1, 3, 4), "what has no score comes last either way"
     browser.find_element("link text", ids(1)[0]).click()
     assert browser.find_element("css selector", "h1").text.startswith("glue/rte")
-    assert len(browser.find_elements("css selector", "svg.chart")) == 2
+    WebDriverWait(browser, 30).until(lambda b: len(b.find_elements("css selector", "#curves .plot .lines")) == 2)
     assert "document.title='planted'" in browser.find_element("css selector", ".sample").text
     assert "planted" not in browser.title
     no_errors(browser)
@@ -134,6 +139,152 @@ def test_no_page_is_wider_than_a_narrow_window(browser: Any, store: Path) -> Non
     no_errors(browser)
 
 
+def numbers(browser: Any, column: str) -> list[str]:
+    """The cells of a column of the list that are shown, by its heading."""
+    script = """
+        const heads = [...document.querySelectorAll('#runs thead th')];
+        const at = heads.findIndex(h => h.dataset.key === arguments[0] && h.offsetParent !== null);
+        const rows = [...document.querySelectorAll('#runs tbody tr')].filter(r => r.offsetParent !== null);
+        return at < 0 ? [] : rows.map(r => r.cells[at].innerText.trim());"""
+    return browser.execute_script(script, column)
+
+
+def test_columns_are_chosen_and_kept_in_the_address(browser: Any, store: Path) -> None:
+    browser.get((store / "report" / "runs.html").as_uri())
+    assert numbers(browser, "parameters") == []
+    browser.find_element("css selector", "#columns summary").click()
+    browser.find_element("css selector", "#columns [name=parameters]").click()
+    browser.find_element("css selector", "#columns [name=firing]").click()
+    assert "318,051" in numbers(browser, "parameters")
+    assert numbers(browser, "firing") == []
+    browser.refresh()
+    assert "318,051" in numbers(browser, "parameters"), "the address keeps them"
+    assert numbers(browser, "firing") == []
+    no_errors(browser)
+
+
+def test_what_is_shown_is_downloaded_as_csv(browser: Any, store: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "downloads"
+    folder.mkdir()
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+    browser.get(f"{(store / 'report' / 'runs.html').as_uri()}#state=finished&sort=-score")
+    browser.find_element("id", "csv").click()
+    WebDriverWait(browser, 30).until(lambda b: (folder / "runs.csv").is_file())
+    with open(folder / "runs.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["run"] for row in rows] == [run_id(3), run_id(1), run_id(2)], "whole ids, in the order that is shown"
+    assert [float(row["score"]) for row in rows] == [70.25, 60.0, 9.5]
+    assert rows[2]["system"] == "<img src=x onerror=document.title='planted'>"
+    no_errors(browser)
+
+
+def test_two_runs_are_selected_and_compared(browser: Any, store: Path) -> None:
+    browser.get((store / "report" / "runs.html").as_uri())
+    assert browser.find_element("id", "compare").get_attribute("href") is None
+    for number in (1, 3):
+        browser.find_element("css selector", f"tr[data-name='{run_id(number)}'] input").click()
+    browser.refresh()
+    assert browser.find_element("id", "compare").text == "compare 2 runs", "the address keeps the selection"
+    browser.find_element("id", "compare").click()
+    WebDriverWait(browser, 30).until(lambda b: len(b.find_elements("css selector", ".charts .plot .lines")) == 4)
+    said = browser.find_element("id", "comparison").text
+    titles = [heading.text for heading in browser.find_elements("css selector", "#comparison h2")]
+    assert titles[:4] == ["Scores and measures", "Curves", "Firing rates by site", "Energy by matmul"]
+    rows = browser.find_elements("css selector", ".config tr")
+    differing = {name: set(values) for name, *values in (row.text.split() for row in rows if row.text)}
+    assert differing["scale"] == {"mini", "smoke"}
+    assert differing["seed"] == {"1", "3"}
+    assert "T" not in differing, "what is the same is folded"
+    assert "settings are the same" in said
+    assert "document.title='planted'" in said, "a text is a text"
+    assert "planted" not in browser.title
+    best = browser.find_elements("css selector", ".numbers td.best")
+    assert [cell.text for cell in best] == ["70.25"]
+    chart = browser.find_element("css selector", ".plot .nsewdrag")
+    ActionChains(browser).move_to_element(chart).move_by_offset(4, 2).move_by_offset(4, 2).perform()
+    WebDriverWait(browser, 30).until(lambda b: b.find_elements("css selector", ".hoverlayer .legend .legendtext"))
+    hovered = browser.find_elements("css selector", ".hoverlayer .legend .legendtext")
+    assert len(hovered) == 2, "both runs at the step that is pointed at"
+    browser.find_element("css selector", ".chosen a.quiet").click()
+    WebDriverWait(browser, 30).until(lambda b: "This is one run" in b.find_element("id", "comparison").text)
+    no_errors(browser)
+
+
+def test_a_run_that_is_not_there_is_said(browser: Any, store: Path) -> None:
+    browser.get(f"{(store / 'report' / 'compare.html').as_uri()}#runs=0000000000000000+{run_id(1)}")
+    WebDriverWait(browser, 30).until(lambda b: "not in this store" in b.find_element("id", "comparison").text)
+    assert "0000000000000000" in browser.find_element("css selector", ".bad").text
+    assert browser.find_elements("css selector", ".chosen li")
+    browser.get_log("browser")  # that the file is missing
+
+
+def test_the_keyboard_is_enough(browser: Any, store: Path) -> None:
+    browser.get((store / "report" / "runs.html").as_uri())
+    score = browser.find_element("css selector", "#runs th[data-key=score] button")
+    score.send_keys(Keys.ENTER)
+    assert shown(browser)[:3] == ids(3, 1, 2)
+    browser.find_element("css selector", f"tr[data-name='{run_id(1)}'] input").send_keys(Keys.SPACE)
+    browser.find_element("css selector", "#columns summary").send_keys(Keys.ENTER)
+    browser.find_element("css selector", "#columns [name=memory]").send_keys(Keys.SPACE)
+    assert numbers(browser, "memory")
+    browser.find_element("id", "compare").send_keys(Keys.ENTER)
+    WebDriverWait(browser, 30).until(lambda b: "compare.html" in b.current_url)
+    browser.get((store / "report" / "runs.html").as_uri())
+    reached = set()
+    for _ in range(20):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        reached.add(browser.switch_to.active_element.accessible_name)
+    assert {"to the content", "overview", "runs", "Light or dark", "columns", "download CSV"} <= reached
+    no_errors(browser)
+
+
+def test_a_table_sorts_and_tells_the_runs_of_a_number(browser: Any, store: Path) -> None:
+    lines = [
+        {"name": name, "system": None, "cells": {"avg": cell(score, text, [run_id(1)])}}
+        for name, score, text in (("a", 9.5, "9.5"), ("b", 70.25, "70.3"), ("c", None, ""), ("d", 60.0, "60.0±1.0"))
+    ]
+    write_table(store, 3, lines, {"avg": "avg"})
+    Site(store, seconds=0.0).build()
+    browser.get((store / "report" / "tables.html").as_uri())
+    names = "return [...document.querySelectorAll('.paper tbody th')].map(h => h.textContent.trim())"
+    browser.find_element("css selector", ".paper thead th.n button").click()
+    assert browser.execute_script(names) == ["b", "d", "a", "c"], "numbers by size, what is not run last"
+    browser.find_element("css selector", ".paper thead th.n button").click()
+    assert browser.execute_script(names) == ["a", "d", "b", "c"]
+    link = browser.find_element("css selector", ".paper tbody td a")
+    browser.execute_script("arguments[0].focus()", link)
+    tip = browser.find_element("id", "tip")
+    assert tip.is_displayed(), "with the keyboard too"
+    assert run_id(1)[:8] in tip.text
+    link.send_keys(Keys.ESCAPE)
+    assert not tip.is_displayed()
+    no_errors(browser)
+
+
+def test_charts_have_the_colours_of_the_page_and_names_that_do_not_overlap(browser: Any, store: Path) -> None:
+    systems = {f"system {n}": ("", 50.0 + n % 4, 0.01 * (1 + n % 5)) for n in range(12)}
+    score_and_energy(store, 3, systems)
+    Site(store, seconds=0.0).build()
+    browser.get((store / "report" / "index.html").as_uri())
+    WebDriverWait(browser, 30).until(lambda b: len(b.find_elements("css selector", "#scatter .point")) == 12)
+    boxes = """return [...document.querySelectorAll('#scatter .textpoint text, #scatter .xtick text')]
+        .filter(text => text.textContent).map(text => text.getBoundingClientRect())
+        .map(box => [box.left, box.top, box.right, box.bottom])"""
+    places = browser.execute_script(boxes)
+    assert len(places) > 8
+    for one, other in itertools.combinations(places, 2):
+        apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+        assert apart, (one, other)
+    colour = "return getComputedStyle(document.querySelector('#scatter .xtick text')).fill"
+    point = "return getComputedStyle(document.querySelector('#scatter .point')).fill"
+    light = browser.execute_script(colour), browser.execute_script(point)
+    browser.find_element("id", "theme").click()
+    WebDriverWait(browser, 30).until(lambda b: b.execute_script(colour) != light[0])
+    assert browser.execute_script(point) != light[1]
+    browser.find_element("id", "theme").click()
+    no_errors(browser)
+
+
 def test_a_served_page_loads_again_when_its_run_goes_on(browser: Any, store: Path) -> None:
     with open_server(store / "report", 0) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -145,5 +296,11 @@ def test_a_served_page_loads_again_when_its_run_goes_on(browser: Any, store: Pat
         WebDriverWait(browser, 30).until(lambda b: b.execute_script("return window.mark === undefined"))
         assert len(shown(browser)) == 4
         assert ids(5)[0] in shown(browser)
+        asked = "return performance.getEntriesByType('resource').filter(e => e.name.includes('plotly')).length"
+        assert browser.execute_script(asked) == 0, "the list needs no charts"
+        browser.get(f"{server.url}run/{run_id(1)}.html")
+        browser.get(f"{server.url}run/{run_id(2)}.html")
+        sent = "return performance.getEntriesByType('resource').find(e => e.name.includes('plotly')).transferSize"
+        assert browser.execute_script(sent) == 0, "the library came once, with the first page"
         no_errors(browser)
         server.shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import socket
 import threading
@@ -60,6 +61,23 @@ def test_pages_are_served_and_known_ones_are_not_sent_again(server: Server) -> N
     assert again["content-length"] == str(len(body))
 
 
+def test_assets_are_kept_by_the_browser_and_large_answers_are_packed(server: Server, store: Path) -> None:
+    (library,) = (store / "report" / "assets").glob("plotly-*.js")
+    packed = {"Accept-Encoding": "gzip, br"}
+    status, headers, body = ask(server, f"/assets/{library.name}", headers=packed)
+    assert status == 200
+    assert headers["content-type"] == "text/javascript; charset=utf-8"
+    assert "immutable" in headers["cache-control"], "five megabytes are sent once, not with every page"
+    assert gzip.decompress(body) == library.read_bytes()
+    assert len(body) < library.stat().st_size / 2
+    status, headers, body = ask(server, f"/data/{run_id(1)}.js")
+    assert (status, headers["cache-control"]) == (200, "no-cache"), "a run goes on"
+    assert body.startswith(b"spikelm.take(")
+    assert ask(server, "/compare.html")[0] == 200
+    (style,) = (store / "report" / "assets").glob("style-*.css")
+    assert ask(server, f"/assets/{style.name}")[1]["content-type"] == "text/css; charset=utf-8"
+
+
 def test_nothing_but_the_pages_can_be_asked_for(server: Server, store: Path) -> None:
     secret = store / "secret.html"
     secret.write_text("secret")
@@ -79,6 +97,10 @@ def test_nothing_but_the_pages_can_be_asked_for(server: Server, store: Path) -> 
         "/other.html",
         f"/../glue-rte/{folder}/result.json",
         "/run/none.html",
+        "/assets/",
+        "/assets/../.state.json",
+        "/assets/secret.html",
+        "/data/../../secret.html",
         "/run/a\0.html".replace("\0", "%00"),
     ]
     for path in paths:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import time
 import tracemalloc
 from dataclasses import replace
@@ -17,7 +18,7 @@ from made_up import bulk, config, run_id, write
 from made_up_result import ENVIRONMENT
 
 from spikelm.config.settings.stages import StageConfig
-from spikelm.report.page.site import TEMPLATES, Built, Site
+from spikelm.report.page.site import Built, Site
 from spikelm.store.hashing import digest
 from spikelm.store.store import Run
 
@@ -30,6 +31,7 @@ class Page(HTMLParser):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.scripts: list[str] = []
+        self.scripts_from: list[str] = []
         self.attributes: list[tuple[str, str, str]] = []
         self.rows: list[list[str]] = []
         self.headings: list[str] = []
@@ -41,10 +43,11 @@ class Page(HTMLParser):
         self.attributes += [(tag, name, value or "") for name, value in attrs]
         if tag == "tr":
             self.rows.append([])
-        if tag in ("td", "th") and self.rows:
+        if tag in ("td", "th") and self.rows and ("class", "pick") not in attrs:  # boxes to select runs have no text
             self.rows[-1].append("")
         if tag == "script":
             self.scripts.append("")
+            self.scripts_from += [value or "" for name, value in attrs if name == "src"]
         if tag == "h2":
             self.headings.append("")
         if tag not in ("meta", "link", "input", "br", "img", "path", "circle", "rect", "polyline"):
@@ -69,7 +72,7 @@ class Page(HTMLParser):
         return [value for _, name, value in self.attributes if name in ("href", "src")]
 
     def row(self, first: str) -> list[str]:
-        return next(row for row in self.rows if row and row[0].strip() == first)
+        return next([cell.strip() for cell in row] for row in self.rows if row and row[0].strip() == first)
 
 
 def build(root: Path) -> Built:
@@ -91,10 +94,11 @@ def test_every_page_stands_alone_and_its_links_lead_somewhere(tmp_path: Path) ->
     built = build(tmp_path)
     assert (built.runs, built.rendered) == (2, 2)
     found = pages(tmp_path)
-    assert set(found) == {"index.html", "runs.html", f"run/{run_id(1)}.html", f"run/{run_id(2)}.html"}
+    runs = {f"run/{run_id(number)}.html" for number in (1, 2)}
+    assert set(found) == {"index.html", "runs.html", "compare.html", *runs}
     for name, page in found.items():
         for link in page.links:
-            target = link.partition("#")[0]
+            target = link.partition("#")[0].partition("?")[0]
             assert target.startswith("data:") or not target or "//" not in target, link
             if target and not target.startswith("data:"):
                 assert (tmp_path / "report" / name).parent.joinpath(target).is_file(), (name, link)
@@ -114,15 +118,70 @@ def test_what_is_planted_in_a_run_is_text_and_never_markup(tmp_path: Path) -> No
     folder.mkdir()
     (folder / "table3.md").write_text(f"# {PLANTED}\n\n| system | rte |\n| --- | --- |\n| {PLANTED} | 1 (2) |\n")
     build(tmp_path)
-    own = [(TEMPLATES / name).read_text() for name in ("theme.js", "page.js")]
     for name, page in pages(tmp_path).items():
-        assert page.scripts == own, name
+        assert not "".join(page.scripts), name
+        assert {link.partition("/")[0] for link in page.scripts_from} <= {"assets", "..", "data"}, name
         handlers = [attribute for _, attribute, _ in page.attributes if attribute.startswith("on")]
         assert not handlers, name
         assert not [tag for tag, _, _ in page.attributes if tag == "img"], name
     assert of(tmp_path, 1).text.count("alert('planted')") >= 4
     assert "alert('planted')" in of(tmp_path, 2).text
     assert "alert('planted')" in Page(tmp_path / "report" / "runs.html").text
+
+
+def data_of(root: Path, number: int) -> dict[str, Any]:
+    """What a browser would be given of a run."""
+    text = (root / "report" / "data" / f"{run_id(number)}.js").read_text()
+    return json.loads(text.removeprefix("spikelm.take(").rstrip().removesuffix(");"))
+
+
+def test_a_browser_is_given_curves_rates_energy_config_and_texts(tmp_path: Path) -> None:
+    sample = {"source": PLANTED, "reference": "a", "generated": "b"}
+    write(tmp_path, 1, samples=[sample], steps=3)
+    build(tmp_path)
+    data = data_of(tmp_path, 1)
+    assert data["curves"][0]["name"] == "train/loss"
+    assert data["curves"][0]["lines"] == [{"name": "loss", "x": [0, 20, 40], "y": [2.0, 1.0, 0.666667]}]
+    assert data["samples"] == [sample]
+    assert (data["config"]["neuron.name"], data["config"]["seed"]) == ("lif", "1")
+    assert data["firing"][1] == {"stack": "encoder.layer", "layer": "0", "kind": "key_out", "rate": 0.2}
+    expected = sum(64 * 96 * 384 * 4 * rate * 0.9e-9 for rate in (0.5, 0.6))
+    assert math.isclose({line["name"]: line["mj"] for line in data["energy"]}["ffn1"], expected, rel_tol=1e-5)
+    assert data["scores"] == [{"name": "accuracy, %", "value": 60.0, "better": "higher"}]
+
+
+def test_the_library_of_charts_is_that_of_the_package_once_beside_the_pages(tmp_path: Path) -> None:
+    import plotly
+
+    write(tmp_path, 1)
+    build(tmp_path)
+    assets = tmp_path / "report" / "assets"
+    (copied,) = assets.glob("plotly-*.js")
+    installed = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    assert copied.read_bytes() == installed.read_bytes()
+    assert plotly.__version__ in copied.name
+    (assets / "page-of-another-version.js").write_text("old")
+    before = copied.stat().st_mtime_ns
+    build(tmp_path)
+    assert not (assets / "page-of-another-version.js").exists()
+    assert copied.stat().st_mtime_ns == before, "it is not copied again"
+    repository = Path(__file__).parents[3]
+    assert not [*(repository / "spikelm").rglob("plotly*.js")], "no foreign code in the repository"
+
+
+def test_a_run_of_which_only_the_result_is_there_says_so(tmp_path: Path) -> None:
+    files = {"metrics.csv": "0" * 64, "model/model.safetensors": "0" * 64}
+    run = write(tmp_path, 1, files=files)
+    write(tmp_path, 2, files=files)
+    (run.directory / "metrics.csv").unlink()
+    build(tmp_path)
+    listed = Page(tmp_path / "report" / "runs.html")
+    assert [listed.row(run_id(n)[:8])[6] for n in (1, 2)] == ["result only", "finished"]
+    assert listed.row(run_id(1)[:8])[7].startswith("60.00"), "its score is there all the same"
+    assert "Only the result of this run is in this store" in of(tmp_path, 1).text
+    assert "Only the result" not in of(tmp_path, 2).text
+    cards = re.sub(r"\s+", "", Page(tmp_path / "report" / "index.html").text)
+    assert "1finished1resultonly" in cards
 
 
 def half(text: str) -> str:
@@ -175,7 +234,7 @@ def test_a_record_may_hold_anything(tmp_path: Path) -> None:
         (folder / "result.json").write_text(json.dumps({**body, "checksum": digest(body)}))
     assert build(tmp_path).runs == 1 + len(cases)
     states = [row[6].split()[0] for row in Page(tmp_path / "report" / "runs.html").rows[1:]]
-    assert set(states) == {"finished", "broken"}
+    assert set(states) == {"finished", "result", "broken"}, "of some only the result is there"
     assert len(states) == 1 + len(cases)
 
 
@@ -246,7 +305,9 @@ def test_scale_and_source_stand_with_every_block_of_numbers(tmp_path: Path) -> N
 
 def test_an_empty_store_says_how_to_begin(tmp_path: Path) -> None:
     assert Site(tmp_path / "none").build().runs == 0
-    assert "The first one: spikelm-run" in Page(tmp_path / "none" / "report" / "index.html").text
+    for name in ("index", "runs"):
+        assert "spikelm-run scale=smoke" in Page(tmp_path / "none" / "report" / f"{name}.html").text
+    assert "No runs are selected" in Page(tmp_path / "none" / "report" / "compare.html").text
 
 
 def table_json(id: str) -> dict[str, Any]:
@@ -282,13 +343,15 @@ def test_tables_figures_and_claims_are_taken_from_their_files(tmp_path: Path) ->
     build(tmp_path)
     tables = Page(tmp_path / "report" / "tables.html")
     assert tables.row("SpikeLM") == ["SpikeLM", "60.069.01−9.0", "76.5"]
-    assert tables.row("k=2") == ["k=2", "67.1±1.476.5−9.4", "0.021213.7−13.7"]
+    assert tables.row("k=2") == ["k=2", "67.1 ± 1.476.5−9.4", "0.021213.7−13.7"]
     assert tables.row("k=3") == ["k=3", "75.1", "–"], "missing is empty, never zero"
     assert f"run/{run_id(1)}.html" in tables.links
     assert "table9 cannot be read" in tables.text
     assert "the same, as text" not in tables.text
     claims_page = Page(tmp_path / "report" / "claims.html")
-    assert claims_page.row("5.3")[2:] == ["held", "a > ba 0.37 (0.4), b 0.24", f"{run_id(1)[:8]} "]
+    assert (claims_page.row("a"), claims_page.row("b")) == (["a", "0.37", "0.4"], ["b", "0.24", ""])
+    assert "holds if a > b" in claims_page.text
+    assert f"run/{run_id(1)}.html" in claims_page.links
     figures = Page(tmp_path / "report" / "figures.html")
     assert "Figure 4: firing" in figures.text
     assert any(link.startswith("data:image/svg+xml;base64,") for link in figures.links)
@@ -330,8 +393,8 @@ def test_the_first_page_says_how_far_a_run_has_come_and_changes_with_it(tmp_path
     for step in range(0, 400, 20):
         run.append_metrics(step, {"train/loss": 2.0})
     assert build(tmp_path).written
-    assert "step 380 of 1000" in pages(tmp_path)["index.html"].text
+    assert "step 380 of 1,000" in pages(tmp_path)["index.html"].text
     with open(run.directory / "metrics.csv", "a") as file:
         file.write("40")  # a line that is being written
     build(tmp_path)
-    assert "step 380 of 1000" in pages(tmp_path)["index.html"].text
+    assert "step 380 of 1,000" in pages(tmp_path)["index.html"].text

@@ -1,7 +1,28 @@
-(() => {
+// On every page: data of runs that its other scripts wait for, copying, tips, and loading again while runs go on.
+const spikelm = (() => {
   "use strict";
-  const form = document.getElementById("filters"), table = document.getElementById("runs");
-  if (form && table) list(form, table);
+  const runs = new Map(), waiting = new Map();
+
+  // The scripts in data/ call this.
+  const take = (run) => {
+    runs.set(run.name, run);
+    for (const done of waiting.get(run.name) || []) done(run);
+    waiting.delete(run.name);
+  };
+  const run = (name) => runs.has(name) ? Promise.resolve(runs.get(name)) : new Promise((done) => {
+    waiting.set(name, [...(waiting.get(name) || []), done]);
+  });
+
+  // An element with text and children; text is never markup.
+  const make = (tag, about = {}, ...children) => {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(about)) {
+      if (value === undefined || value === null || value === false) continue;
+      element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children);
+    return element;
+  };
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-copy]");
@@ -11,87 +32,70 @@
     navigator.clipboard ? navigator.clipboard.writeText(text).then(() => said("copied"), () => said("not allowed")) : said("not allowed");
   });
 
-  // While spikelm-report serve goes on: look whether this page has changed, and only then load it again.
-  if (location.protocol.startsWith("http")) {
-    let seen = null;
+  tips();
+  if (location.protocol.startsWith("http")) watch();
+  return { take, run, make };
+
+  // What a number says of its runs, when it is pointed at or reached with the keyboard; Escape closes it.
+  function tips() {
+    const tip = make("div", { class: "tip", role: "tooltip", id: "tip", hidden: true });
+    document.body.append(tip);
+    const show = (cell) => {
+      tip.textContent = cell.dataset.tip;
+      tip.hidden = false;
+      const at = cell.getBoundingClientRect(), own = tip.getBoundingClientRect();
+      const below = at.bottom + own.height + 8 < innerHeight;
+      tip.style.left = `${Math.max(8, Math.min(at.left, innerWidth - own.width - 8))}px`;
+      tip.style.top = `${below ? at.bottom + 4 : Math.max(8, at.top - own.height - 4)}px`;
+    };
+    const hide = () => { tip.hidden = true; };
+    for (const [on, off] of [["mouseover", "mouseout"], ["focusin", "focusout"]]) {
+      document.addEventListener(on, (event) => {
+        const cell = event.target.closest("[data-tip]");
+        if (cell) show(cell);
+      });
+      document.addEventListener(off, hide);
+    }
+    document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+    document.addEventListener("scroll", hide, true);
+  }
+
+  // While spikelm-report serve goes on: ask whether this page or the runs it shows have changed; only then load it again.
+  function watch() {
+    const seen = new Map();
+    const files = () => [location.pathname, ...[...document.scripts].map((script) => new URL(script.src, location).pathname).filter((path) => path.startsWith("/data/"))];
     const look = async () => {
       try {
-        const answer = await fetch(location.pathname, { method: "HEAD", cache: "no-store" });
-        const tag = answer.ok ? answer.headers.get("ETag") : null;
-        if (seen && tag && tag !== seen) { remember(); location.reload(); return; }
-        seen = tag || seen;
+        for (const path of document.hidden ? [] : files()) {
+          const answer = await fetch(path, { method: "HEAD", cache: "no-store" });
+          const tag = answer.ok ? answer.headers.get("ETag") : null;
+          if (seen.has(path) && tag && tag !== seen.get(path)) { remember(); location.reload(); return; }
+          if (tag) seen.set(path, tag);
+        }
       } catch { /* the server has gone; it may come back */ }
       setTimeout(look, 4000);
     };
+    restore();
     look();
   }
 
+  // Where the reader was: the list's own scrolling, and the field that was being typed in.
   function remember() {
-    const box = document.querySelector(".scroll.tall");
-    try { sessionStorage.setItem("spikelm-scroll", JSON.stringify([location.pathname, box ? box.scrollTop : 0])); } catch { /* none */ }
+    const box = document.querySelector(".scroll.tall"), field = document.activeElement;
+    const place = { path: location.pathname, top: box ? box.scrollTop : 0, field: field && field.name };
+    try { sessionStorage.setItem("spikelm-place", JSON.stringify(place)); } catch { /* none */ }
   }
-
-  function list(form, table) {
-    const body = table.tBodies[0], rows = [...body.rows], shown = document.getElementById("shown");
-    const texts = new Map(rows.map((row) => [row, (row.textContent + " " + [...row.querySelectorAll("[title]")].map((e) => e.title).join(" ")).toLowerCase()]));
-    const keys = [...form.querySelectorAll("select")].map((select) => select.name);
-    let sorted = { column: -1, up: true };
-
-    const filter = (keep) => {
-      const words = form.q.value.toLowerCase().split(/\s+/).filter(Boolean);
-      const wanted = keys.map((key) => [key, form[key].value]).filter(([, value]) => value);
-      let n = 0;
-      for (const row of rows) {
-        const yes = wanted.every(([key, value]) => row.dataset[key] === value) && words.every((word) => texts.get(row).includes(word));
-        row.hidden = !yes;
-        n += yes;
-      }
-      shown.textContent = `${n} of ${rows.length} runs`;
-      if (!keep) return;
-      const place = new URLSearchParams(wanted);
-      if (form.q.value) place.set("q", form.q.value);
-      if (sorted.column >= 0) place.set("sort", (sorted.up ? "" : "-") + sorted.column);
-      history.replaceState(null, "", "#" + place);
-    };
-
-    const value = (row, column) => {
-      const text = row.cells[column].textContent.trim(), number = parseFloat(text.replaceAll(",", "").replace("−", "-"));
-      return table.tHead.rows[0].cells[column].classList.contains("n") ? (Number.isNaN(number) ? null : number) : text || null;
-    };
-    const sort = (column, up) => {
-      sorted = { column, up };
-      const found = rows.map((row) => [value(row, column), row]);
-      const order = (a, b) => (typeof a === "number" ? a - b : a.localeCompare(b, undefined, { numeric: true }));
-      found.sort(([a], [b]) => (a === null ? (b === null ? 0 : 1) : b === null ? -1 : up ? order(a, b) : order(b, a)));
-      body.append(...found.map(([, row]) => row));
-      [...table.tHead.rows[0].cells].forEach((cell, at) => {
-        at === column ? cell.setAttribute("aria-sort", up ? "ascending" : "descending") : cell.removeAttribute("aria-sort");
-      });
-    };
-
-    const restore = () => {
-      const place = new URLSearchParams(location.hash.slice(1));
-      form.q.value = place.get("q") || "";
-      for (const key of keys) form[key].value = place.get(key) || "";
-      const at = place.get("sort");
-      if (at) sort(Math.abs(parseInt(at, 10)), !at.startsWith("-"));
-      filter(false);
-    };
-    table.tHead.addEventListener("click", (event) => {
-      const cell = event.target.closest("th");
-      if (!cell) return;
-      sort(cell.cellIndex, sorted.column === cell.cellIndex ? !sorted.up : !cell.classList.contains("n"));
-      filter(true);
+  function restore() {
+    addEventListener("load", () => {
+      try {
+        const place = JSON.parse(sessionStorage.getItem("spikelm-place") || "{}");
+        sessionStorage.removeItem("spikelm-place");
+        if (place.path !== location.pathname) return;
+        const box = document.querySelector(".scroll.tall");
+        if (box) box.scrollTop = place.top;
+        const field = place.field && document.querySelector(`#filters [name="${CSS.escape(place.field)}"]`);
+        if (field) { field.focus(); if (field.type === "search") field.setSelectionRange(field.value.length, field.value.length); }
+      } catch { /* none */ }
     });
-    form.addEventListener("input", () => filter(true));
-    form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("reset", () => setTimeout(() => filter(true)));
-    addEventListener("hashchange", restore);
-    restore();
-    try {
-      const [path, top] = JSON.parse(sessionStorage.getItem("spikelm-scroll") || "[]");
-      if (path === location.pathname) document.querySelector(".scroll.tall").scrollTop = top;
-      sessionStorage.removeItem("spikelm-scroll");
-    } catch { /* none */ }
   }
 })();

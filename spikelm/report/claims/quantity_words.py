@@ -1,0 +1,54 @@
+"""The quantities of claims in words: "SpikeLM, T=4: average GLUE score" instead of the name in the check."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import yaml
+
+from spikelm.config.paths import config_dir
+from spikelm.report.claims.claims import Quantity
+from spikelm.report.show_result import readable
+from spikelm.report.tables.build import TEXTS
+
+MEASURES = {
+    "avg": "average GLUE score",
+    "constant": "average GLUE score of the constant predictor",
+    "energy_fp32": "energy, mJ fp32",
+    "energy_fp16": "energy, mJ fp16",
+    "firing": "firing rate, %",
+    "firing_linears": "firing rate of linear layers, %",
+    "firing_before": "firing rate of linear layers before training, %",
+    "fully": "fully spike-driven",
+    "decoding_fully": "fully spike-driven while decoding",
+    "losses_fall": "every wider model has a lower pretraining loss",
+    "loss_sum": "sum of the pretraining losses over all widths",
+}
+TRUTHS = ("fully", "decoding_fully", "losses_fall")  # measures that are 1 or 0
+
+
+def quantity_words(quantity: Quantity) -> str:
+    """What is measured, of which system, on which task."""
+    what = MEASURES.get(quantity.measure, quantity.measure) if quantity.measure else readable(quantity.metric)
+    system = _system_words(quantity.system)
+    if quantity.task in TEXTS:  # the same system in the architecture of a text task
+        system = re.sub(r"BERT\b", "BART", system)
+    return f"{system}{f', {quantity.task}' if quantity.task else ''}: {what}"
+
+
+def value_text(quantity: Quantity | None, value: float) -> str:
+    """A number of a claim: yes or no where it says whether something is so, else four significant digits."""
+    if quantity is not None and quantity.measure in TRUTHS:
+        return "yes" if value else "no"
+    return f"{value:.4g}"
+
+
+@lru_cache(maxsize=256)
+def _system_words(system: str) -> str:
+    """The title of a system, and its T where it is not an ANN."""
+    path = config_dir() / "system" / f"{system}.yaml"
+    if not path.is_file():
+        return system
+    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return f"{raw['system']['title']}, T={raw['T']}" if "T" in raw else str(raw["system"]["title"])

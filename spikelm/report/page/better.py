@@ -1,0 +1,26 @@
+"""Which way is better: a high score, a low loss, little energy. Settings (T, bits) and words have no better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+Better = Literal["higher", "lower", ""]
+LOWER = ("loss", "perplexity", "energy")
+#: columns of tables that are settings, counts or words
+NEITHER = ("T", "weight_bits", "act_bits", "levels", "firing", "discrimination", "generation", "verdict", "operations")
+
+
+def better(name: str) -> Better:
+    """The direction of a metric, or of a column of a table, by its name."""
+    if name in NEITHER:
+        return ""
+    return "lower" if any(word in name.lower() for word in LOWER) else "higher"
+
+
+def best(values: Iterable[float | None], direction: Better) -> float | None:
+    """The best of the values there are; None where nothing is better, or where all are the same."""
+    found = {value for value in values if value is not None}
+    if not direction or len(found) < 2:
+        return None
+    return min(found) if direction == "lower" else max(found)
