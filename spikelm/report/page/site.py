@@ -142,7 +142,7 @@ class Site:
             record = entries.read_record(self.root, directory, id)
             command = commands.command(record.config) if record.config else ""
             row, page, data = self._run_page(record, command, ids)
-            written += self._write(self._data(row.name), [data])  # first: the page names its content
+            written += self._write(self._data(row.name), [data])
             written += self._write(self._page(row.name), page)
             rendered += 1
             runs[key] = KnownRun(fingerprint, command, row)
@@ -169,8 +169,7 @@ class Site:
         self, row: RunRow, page: RunPage, command: str | None, ids: set[str]
     ) -> tuple[RunRow, list[str], str]:
         data = run_data(row, page, command or "")
-        version = hashlib.sha256(data.encode("utf-8", "replace")).hexdigest()[:12]
-        context = {"base": "../", "command": command, "ids": ids, "data_version": version}
+        context = {"base": "../", "command": command, "ids": ids}
         return row, list(self._render("run.html", row=row, **context, **vars(page))), data
 
     def _current(self, run: KnownRun, commands: Commands) -> bool:

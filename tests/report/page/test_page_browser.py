@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up import run_id, write
+from made_up import config, run_id, write
+from made_up_result import ENVIRONMENT
 from made_up_tables import cell, score_and_energy, write_table
 
 from spikelm.report.page.serve import open_server
 from spikelm.report.page.site import Site
+from spikelm.store.store import Run
 
 SAMPLE = {"source": "<script>document.title='planted'</script>", "reference": "a", "generated": "b"}
 pytestmark = pytest.mark.slow
@@ -285,12 +287,47 @@ def test_charts_have_the_colours_of_the_page_and_names_that_do_not_overlap(brows
     no_errors(browser)
 
 
+def looked(browser: Any, files: int) -> None:
+    """Wait until the page has asked the server once how its files are, and mark it: loaded again it has no mark."""
+    asked = "return performance.getEntriesByType('resource').filter(e => e.initiatorType === 'fetch').length"
+    WebDriverWait(browser, 30).until(lambda b: b.execute_script(asked) >= files)
+    browser.execute_script("window.mark = 1")
+
+
+def test_a_run_that_goes_on_is_drawn_where_it_is(browser: Any, store: Path) -> None:
+    saved = config("pretrain", "lif", "mini", "embedded", 9)
+    run = Run(store, store / "pretrain" / f"lif-{run_id(9)[:8]}", run_id(9))
+    with run.lock(), open_server(store / "report", 0) as server:
+        run.start(saved, ENVIRONMENT)
+        for step in range(5):
+            run.append_metrics(step, {"train/loss": 5.0 - step})
+        Site(store, seconds=0.0).build()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        points = "return document.querySelector('#curves .plot')?.data?.[0].y.length"
+        browser.get(f"{server.url}run/{run_id(9)}.html")
+        WebDriverWait(browser, 30).until(lambda b: b.execute_script(points) == 5)
+        looked(browser, 2)
+        run.append_metrics(5, {"train/loss": 0.5})
+        Site(store, seconds=0.0).build()
+        WebDriverWait(browser, 30).until(lambda b: b.execute_script(points) == 6)
+        assert browser.execute_script("return window.mark") == 1, "the page was not loaded again"
+        browser.get(server.url)
+        assert "step 5" in browser.find_element("id", "main").text
+        looked(browser, 1)
+        run.append_metrics(6, {"train/loss": 0.25})
+        Site(store, seconds=0.0).build()
+        WebDriverWait(browser, 30).until(lambda b: "step 6" in b.find_element("id", "main").text)
+        assert browser.execute_script("return window.mark") == 1
+        no_errors(browser)
+        server.shutdown()
+
+
 def test_a_served_page_loads_again_when_its_run_goes_on(browser: Any, store: Path) -> None:
     with open_server(store / "report", 0) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         browser.get(f"{server.url}runs.html#state=finished")
         assert len(shown(browser)) == 3
-        browser.execute_script("window.mark = 1")
+        looked(browser, 1)
         write(store, 5, score=88.0)
         Site(store, seconds=0.0).build()
         WebDriverWait(browser, 30).until(lambda b: b.execute_script("return window.mark === undefined"))

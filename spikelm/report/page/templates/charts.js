@@ -16,7 +16,7 @@
   const layout = (more) => ({
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: css("--fg"), family: getComputedStyle(document.body).fontFamily, size: 12 },
     margin: { l: 48, r: 12, t: 8, b: 40 }, hoverlabel: { bgcolor: css("--bg"), bordercolor: css("--line"), font: { color: css("--fg"), size: 12 }, align: "left", namelength: 40 },
-    legend: { orientation: "h", y: -0.22, yanchor: "top", x: 0, font: { size: 11.5 } }, showlegend: true,
+    legend: { orientation: "h", y: -0.22, yanchor: "top", x: 0, font: { size: 11.5 } }, showlegend: true, uirevision: "kept",
     modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--muted"), activecolor: css("--fg") }, ...more,
   });
   const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
@@ -70,7 +70,7 @@
     }));
     const all = placed.every(Boolean);
     return { traces, shown: {
-      hovermode: "closest", showlegend: !all, dragmode: "pan",
+      hovermode: "closest", showlegend: !all, dragmode: "pan", uirevision: chart.name,
       xaxis: axis({ title: chart.x_title, type: "log", range: span(chart.points.map((p) => Math.log10(p.x)), 0.08), ...ticks(chart.points.map((p) => p.x)) }),
       yaxis: axis({ title: chart.y_title, range: span(chart.points.map((p) => p.y), 0.1), nticks: 7 }), margin: { l: 56, r: 20, t: 12, b: 48 },
     } };
@@ -82,10 +82,11 @@
     const low = Math.min(...values), high = Math.max(...values), more = (high - low) * room || 0.5;
     return [low - more, high + more];
   };
-  // 1, 2 and 5 of every decade, or the decades alone where these would be too many.
+  // 1, 2 and 5 of every decade; the decades alone where these would be too many, more where they would be too few.
   const ticks = (values) => {
     const low = Math.floor(Math.log10(Math.min(...values))), high = Math.ceil(Math.log10(Math.max(...values)));
-    const steps = high - low > 3 ? [1] : [1, 2, 5], found = [];
+    const decades = Math.log10(Math.max(...values) / Math.min(...values));
+    const steps = decades > 3 ? [1] : decades > 0.8 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 8], found = [];
     for (let power = low; power <= high; power++) for (const step of steps) found.push(Number(`${step}e${power}`));
     return { tickvals: found, ticktext: found.map(String) };
   };
@@ -119,16 +120,23 @@
   };
   spikelm.charts = { curves, bars, sites, place };
 
-  const own = document.getElementById("curves");
-  if (own) spikelm.run(own.dataset.run).then((run) => {
-    for (const chart of run.curves) curves(place(own, chart.name, chart.about), chart.lines);
-  });
+  const own = document.getElementById("curves"), places = new Map();
+  const show = (run) => {
+    for (const chart of run.curves) {
+      if (!places.has(chart.name)) places.set(chart.name, place(own, chart.name, chart.about));
+      curves(places.get(chart.name), chart.lines);
+    }
+  };
+  if (own) {
+    spikelm.run(own.dataset.run).then(show);
+    document.addEventListener("spikelm-run", (event) => show(event.detail)); // it goes on
+  }
 
   const main = document.getElementById("scatter");
   if (main) {
     const charts = JSON.parse(main.dataset.charts), choice = document.getElementById("chart-choice");
     const body = document.querySelector("#scatter-table tbody"), { make } = spikelm;
-    const show = () => {
+    const choose = () => {
       const chart = charts.find((one) => one.name === choice.value) || charts[0];
       document.getElementById("headline").textContent = chart.headline;
       document.getElementById("chart-where").textContent = chart.where;
@@ -138,9 +146,9 @@
     };
     const wanted = new URLSearchParams(location.hash.slice(1)).get("chart");
     if (charts.some((one) => one.name === wanted)) choice.value = wanted;
-    choice.addEventListener("change", () => { history.replaceState(null, "", `#${new URLSearchParams({ chart: choice.value })}`); show(); });
+    choice.addEventListener("change", () => { history.replaceState(null, "", `#${new URLSearchParams({ chart: choice.value })}`); choose(); });
     let width = main.clientWidth;
-    new ResizeObserver(() => { if (Math.abs(main.clientWidth - width) > 40) { width = main.clientWidth; show(); } }).observe(main);
-    show();
+    new ResizeObserver(() => { if (Math.abs(main.clientWidth - width) > 40) { width = main.clientWidth; choose(); } }).observe(main);
+    choose();
   }
 })();

@@ -144,6 +144,11 @@
     section("To run them again", ...told.map((run) => make("div", { class: "again" }, make("h3", {}, mark(run.look), " ", run.label), make("pre", { class: "folded" }, run.command))));
   }
 
+  document.addEventListener("spikelm-run", (event) => { // it goes on
+    if (!wanted().includes(event.detail.name) || !main.querySelector(".chosen")) return;
+    loaded.set(event.detail.name, Promise.resolve(event.detail));
+    show();
+  });
   addEventListener("hashchange", show);
   show();
 })();

@@ -8,6 +8,7 @@ const spikelm = (() => {
     runs.set(run.name, run);
     for (const done of waiting.get(run.name) || []) done(run);
     waiting.delete(run.name);
+    document.dispatchEvent(new CustomEvent("spikelm-run", { detail: run }));
   };
   const run = (name) => runs.has(name) ? Promise.resolve(runs.get(name)) : new Promise((done) => {
     waiting.set(name, [...(waiting.get(name) || []), done]);
@@ -60,23 +61,35 @@ const spikelm = (() => {
     document.addEventListener("scroll", hide, true);
   }
 
-  // While spikelm-report serve goes on: ask whether this page or the runs it shows have changed; only then load it again.
+  // While spikelm-report serve goes on: ask whether this page or the data of the runs that it shows have changed. New
+  // curves are drawn where they are, and so is how far a run has come; only what else is new loads the page again.
   function watch() {
-    const seen = new Map();
-    const files = () => [location.pathname, ...[...document.scripts].map((script) => new URL(script.src, location).pathname).filter((path) => path.startsWith("/data/"))];
+    const seen = new Map(), first = rest(document);
+    const files = () => new Set([location.pathname, ...[...document.scripts].map((script) => new URL(script.src, location).pathname).filter((path) => path.startsWith("/data/"))]);
+    const changed = async (path, tag) => {
+      if (path !== location.pathname) { document.head.append(make("script", { src: `${path}?${encodeURIComponent(tag)}` })); return; }
+      const fresh = new DOMParser().parseFromString(await (await fetch(path)).text(), "text/html");
+      if (rest(fresh) !== first) { remember(); location.reload(); return; }
+      for (const part of fresh.querySelectorAll("[data-live]")) document.querySelector(`[data-live="${CSS.escape(part.dataset.live)}"]`).replaceWith(document.adoptNode(part));
+    };
     const look = async () => {
       try {
         for (const path of document.hidden ? [] : files()) {
           const answer = await fetch(path, { method: "HEAD", cache: "no-store" });
           const tag = answer.ok ? answer.headers.get("ETag") : null;
-          if (seen.has(path) && tag && tag !== seen.get(path)) { remember(); location.reload(); return; }
+          if (seen.has(path) && tag && tag !== seen.get(path)) await changed(path, tag);
           if (tag) seen.set(path, tag);
         }
       } catch { /* the server has gone; it may come back */ }
       setTimeout(look, 4000);
     };
     restore();
-    look();
+    addEventListener("load", look); // then the scripts with data are there
+  }
+  function rest(page) {
+    const copy = page.getElementById("main").cloneNode(true);
+    for (const part of copy.querySelectorAll("[data-live]")) part.replaceChildren();
+    return copy.innerHTML;
   }
 
   // Where the reader was: the list's own scrolling, and the field that was being typed in.
