@@ -20,6 +20,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from spikelm.machine.disk import disk_errors
+from spikelm.report import appearance
 from spikelm.report.page import entries, numbers, overview
 from spikelm.report.page.better import Better
 from spikelm.report.page.charts import copy_plotly, plotly_name
@@ -277,7 +278,8 @@ def _newest_first(row: RunRow) -> tuple[int, list[int], str]:
 
 def _version(composed: str) -> str:
     """Of templates, code and conf: a change of any makes every page anew."""
-    files = [path for path in sorted([*TEMPLATES.iterdir(), *TEMPLATES.parent.glob("*.py")]) if path.is_file()]
+    code = [Path(appearance.__file__), *TEMPLATES.parent.glob("*.py")]
+    files = [path for path in sorted([*TEMPLATES.iterdir(), *code]) if path.is_file()]
     return digest([composed, *([path.name, path.read_text(encoding="utf-8")] for path in files)])
 
 

@@ -110,6 +110,9 @@ def test_it_opens_from_disk_filters_sorts_and_opens_a_run(browser: Any, store: P
 
 
 def test_dark_is_a_click_and_stays(browser: Any, store: Path) -> None:
+    (store / "figures").mkdir()
+    (store / "figures" / "fig4.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    Site(store, seconds=0.0).build()
     browser.get((store / "report" / "index.html").as_uri())
     colour = "return getComputedStyle(document.body).backgroundColor"
     light = browser.execute_script(colour)
@@ -118,8 +121,12 @@ def test_dark_is_a_click_and_stays(browser: Any, store: Path) -> None:
     assert light != dark
     browser.get((store / "report" / "run" / f"{run_id(1)}.html").as_uri())
     assert browser.execute_script(colour) == dark
+    browser.get((store / "report" / "figures.html").as_uri())
+    picture = "return getComputedStyle(document.querySelector('.pictures img')).filter"
+    assert "invert" in browser.execute_script(picture), "a figure drawn on white turns dark too"
     browser.find_element("id", "theme").click()
     assert browser.execute_script(colour) == light
+    assert browser.execute_script(picture) == "none"
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [PREFERS_DARK]})
     browser.execute_script("localStorage.clear()")
     browser.refresh()
