@@ -57,7 +57,7 @@
     const items = runs.map((run) => {
       const others = names.filter((name) => name !== run.name);
       const remove = make("a", { class: "quiet", href: address(others), "aria-label": `remove ${run.label}` }, "×");
-      return make("li", {}, mark(run.look), make("a", { href: `run/${run.name}.html` }, run.label), make("span", { class: "where" }, run.where),
+      return make("li", {}, mark(run.look), make("a", { href: `run/${run.name}.html` }, run.label), make("span", {}, run.task), make("span", { class: "where" }, run.where),
         make("span", { class: `state ${run.state.replace(" ", "-")}` }, run.state), make("code", {}, run.name.slice(0, 8)), remove);
     });
     main.append(make("ul", { class: "plain chosen" }, ...items), make("p", {}, make("a", { class: "quiet", href: `runs.html${address(names)}` }, "change the selection")));
