@@ -20,6 +20,7 @@ from spikelm.report.page.charts import ShownLook, shown_look
 
 CELL = re.compile(r"(?P<ours>.*?) ?\((?P<paper>[^()]*)\)")  # of a Markdown table: ours and the paper's in brackets
 NUMBER = re.compile(r"[-−+]?\d+(?:\.\d+)?")
+DARK = "-dark"  # ends the name of a figure's twin for dark pages
 FIGURE_BYTES = 4_000_000  # a larger picture is named, not shown
 TOLD = 10  # runs that a cell tells when it is pointed at
 ORDER = ("failed", "not run", "held")  # of claims: what needs a look first
@@ -88,7 +89,7 @@ class TableSection:
 
 @dataclass(frozen=True)
 class FigureSection:
-    """A figure, inside the page as a data address."""
+    """A figure, inside the page as a data address; `dark` is its twin for dark pages, where there is one."""
 
     name: str
     made: str
@@ -97,6 +98,7 @@ class FigureSection:
     caption: str = ""
     broken: str = ""
     source: str = ""
+    dark: str = ""
     runs: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
@@ -309,8 +311,9 @@ def _split(cell: str) -> TableCell:
 
 def _figures(folder: Path, runs: Runs) -> list[FigureSection]:
     """Every picture, inside the page: as SVG where there is one, else as PNG."""
-    paths = sorted({*folder.glob("*.svg"), *folder.glob("*.png")})
-    return [_figure(path, runs) for path in paths if path.suffix == ".svg" or not path.with_suffix(".svg").is_file()]
+    pictures = {path.stem: path for path in (*sorted(folder.glob("*.png")), *sorted(folder.glob("*.svg")))}
+    twins = {name for name in pictures if name.endswith(DARK) and name.removesuffix(DARK) in pictures}
+    return [_figure(pictures[name], runs) for name in sorted(pictures.keys() - twins)]
 
 
 def _figure(path: Path, runs: Runs) -> FigureSection:
@@ -320,6 +323,7 @@ def _figure(path: Path, runs: Runs) -> FigureSection:
         about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         raw = about if isinstance(about, dict) else {}
     source, broken = _picture(path)
+    twin = path.with_name(f"{path.stem}{DARK}.svg")
     return FigureSection(
         name=path.stem,
         made=_made(path),
@@ -328,6 +332,7 @@ def _figure(path: Path, runs: Runs) -> FigureSection:
         caption=str(raw.get("caption") or ""),
         broken=broken,
         source=source,
+        dark=_picture(twin)[0] if twin.is_file() else "",
         runs=_linked(raw, runs),
         missing=_words(raw, "missing"),
     )

@@ -111,7 +111,8 @@ def test_it_opens_from_disk_filters_sorts_and_opens_a_run(browser: Any, store: P
 
 def test_dark_is_a_click_and_stays(browser: Any, store: Path) -> None:
     (store / "figures").mkdir()
-    (store / "figures" / "fig4.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    for name in ("fig4", "fig5", "fig5-dark"):
+        (store / "figures" / f"{name}.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>")
     Site(store, seconds=0.0).build()
     browser.get((store / "report" / "index.html").as_uri())
     colour = "return getComputedStyle(document.body).backgroundColor"
@@ -122,11 +123,15 @@ def test_dark_is_a_click_and_stays(browser: Any, store: Path) -> None:
     browser.get((store / "report" / "run" / f"{run_id(1)}.html").as_uri())
     assert browser.execute_script(colour) == dark
     browser.get((store / "report" / "figures.html").as_uri())
-    picture = "return getComputedStyle(document.querySelector('.pictures img')).filter"
+    picture = "return getComputedStyle(document.querySelector('#fig4 img')).filter"
     assert "invert" in browser.execute_script(picture), "a figure drawn on white turns dark too"
+    twins = browser.find_elements("css selector", "#fig5 img")
+    assert [twin.is_displayed() for twin in twins] == [False, True], "one with a dark twin shows that"
     browser.find_element("id", "theme").click()
     assert browser.execute_script(colour) == light
     assert browser.execute_script(picture) == "none"
+    assert [twin.is_displayed() for twin in twins] == [True, False]
+    assert len(browser.find_elements("css selector", ".pictures figure")) == 2
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [PREFERS_DARK]})
     browser.execute_script("localStorage.clear()")
     browser.refresh()
@@ -144,6 +149,9 @@ def test_no_page_is_wider_than_a_narrow_window(browser: Any, store: Path) -> Non
     for path in sorted((store / "report").rglob("*.html")):
         browser.get(path.as_uri())
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 390, path.name
+    browser.get(f"{(store / 'report' / 'compare.html').as_uri()}#runs={run_id(1)}+{run_id(2)}+{run_id(3)}")
+    WebDriverWait(browser, 30).until(lambda b: len(b.find_elements("css selector", ".plot .main-svg")) > 6)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     no_errors(browser)
 
