@@ -1,4 +1,4 @@
-"""The quantities of claims in words: "SpikeLM, T=4: average GLUE score" instead of the name in the check."""
+"""The quantities of claims in words: "SpikeLM, T=4: average score" instead of the name in the check."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spikelm.report.show_result import readable
 from spikelm.report.tables.build import TEXTS
 
 MEASURES = {
-    "avg": "average GLUE score",
-    "constant": "average GLUE score of the constant predictor",
+    "avg": "average score",
+    "constant": "average score of the constant predictor",
     "energy_fp32": "energy, mJ fp32",
     "energy_fp16": "energy, mJ fp16",
     "firing": "firing rate, %",

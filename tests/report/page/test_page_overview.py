@@ -93,7 +93,7 @@ def test_claims_are_a_bar_in_words_and_failed_ones_come_first(tmp_path: Path) ->
     claims = (tmp_path / "report" / "claims.html").read_text()
     assert re.findall(r'<article class="claim ([a-z-]+)">', claims) == ["failed", "not-run", *["held"] * 4]
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", claims))
-    assert "LIF-BERT, T=4: average GLUE score lif 46.03 54.9" in text, "a quantity in words"
+    assert "LIF-BERT, T=4: average score lif 46.03 54.9" in text, "a quantity in words"
     assert "SpikeGPT, T=1, pretrain: fully spike-driven spikegpt no no" in text, "yes or no, not 1 or 0"
 
 
