@@ -165,7 +165,7 @@ def _figures(ids: Sequence[str], results: Results) -> bool:
 
 
 def _endings(paths: Sequence[Path]) -> str:
-    return ", ".join(path.suffix for path in paths)
+    return ", ".join(dict.fromkeys(path.suffix for path in paths))
 
 
 def _chosen_tables(id: str, tasks: str) -> list[PaperTable]:

@@ -122,3 +122,9 @@ def look_of_preset(system: str) -> Look:
         return look_of(system)
     raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     return look_of(raw["system"]["title"], raw.get("T", 1))
+
+
+def dark_colours() -> dict[str, str]:
+    """What every colour on white becomes on a dark page."""
+    known = {look.colour: look.dark_colour for looks in LOOKS.values() for look in looks.values()}
+    return known | dict(OTHERS)
