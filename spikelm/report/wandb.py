@@ -189,13 +189,10 @@ def colours(root: Path) -> tuple[Coloured, ...]:
 
 
 def _group(config: Config, row: RunRow) -> str:
-    """What `labels` of a run groups it by, without composing its system again: its name says whether it departs."""
-    name = config.system.name
-    if not name:
-        return f"{config.neuron.name} T={config.time_steps}"
-    if " (" in row.system:
+    """What `labels` groups it by: first table and system; a run that departs from a system by what it is called."""
+    if row.system != config.system.title:
         return row.system
-    return " ".join([*(f"table{number}" for number in tables_of(name, row.task)[:1]), name])
+    return " ".join([*(f"table{number}" for number in tables_of(config.system.name, row.task)[:1]), config.system.name])
 
 
 def artifacts(root: Path) -> dict[str, list[Path]]:
