@@ -243,3 +243,12 @@ def test_text_without_a_colour_would_be_black_in_the_dark() -> None:
 def test_the_heading_names_other_sources_and_seeds(tmp_path: Path) -> None:
     heading = load_figure("fig4").heading(Selection("mini", "local", (1, 2), tmp_path))
     assert heading == "Scaling of SpikeLM over its width\nours at scale mini, local data, seeds 1, 2"
+
+
+def test_a_long_heading_stays_in_the_picture() -> None:
+    with styled():
+        figure, _ = new_figure("Title\n" + "ours at " + ", ".join(f"finetune.setting{n}=0.00{n}" for n in range(12)))
+        figure.draw_without_rendering()
+        box = figure._suptitle.get_window_extent()  # type: ignore[attr-defined]
+    assert 0 < box.x0 < box.x1 < figure.bbox.x1
+    assert figure.get_suptitle().count("\n") > 2

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from spikelm.report.figures.style import GREY, LABEL_SIZE, halo
+from spikelm.report.figures.style import BACKED, GREY, LABEL_SIZE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,12 +43,13 @@ def label_points(panel: Axes, points: Mapping[str, tuple[float, float]]) -> list
     figure = panel.get_figure(root=True)
     assert figure is not None, "a panel belongs to a figure"
     labels = [
-        panel.annotate(name, xy, (0, 0), textcoords="offset points", fontsize=LABEL_SIZE, ha="center", va="center")
+        panel.annotate(
+            name, xy, (0, 0), textcoords="offset points", fontsize=LABEL_SIZE, ha="center", va="center", bbox=BACKED
+        )
         for name, xy in points.items()
     ]
     for label in labels:
         label.set_in_layout(False)
-        label.set_path_effects(halo())
     figure.draw_without_rendering()  # lays it out
     scale = 72 / figure.dpi
     extents = [label.get_window_extent() for label in labels]

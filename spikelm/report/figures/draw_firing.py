@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from spikelm.errors import SpikeLMError
 from spikelm.report.appearance import Look, look_of_preset
 from spikelm.report.figures.draw_neurons import kept_active_rates
 from spikelm.report.figures.figures import Drawing, Numbers, PaperFigure, Runs
-from spikelm.report.figures.style import GREY, INK, LABEL_SIZE, PAPER, halo, letters, new_figure, not_run, percent
+from spikelm.report.figures.style import BACKED, GREY, INK, LABEL_SIZE, PAPER, letters, new_figure, not_run, percent
 from spikelm.report.query.selection import Results, SelectedRun
 from spikelm.store.result import FiringRate
 
@@ -36,7 +38,6 @@ HATCHES = {"attention output": "////", "FFN 1": "....", "FFN 2": "xxxx"}
 SMALL = 0.01  # a share below has a digit behind the point
 NAMED = 36  # bars that can be named and numbered across a page
 BESIDE = 14  # bars of a panel that has another one beside it
-BEFORE: dict[str, Any] = {"color": INK, "marker": "_", "markersize": 9, "markeredgewidth": 1.4, "linestyle": "none"}
 EXPLAINED = "Q, K, V, O: linears of attention; F1, F2: of the feed-forward network"
 
 
@@ -111,7 +112,7 @@ def before_and_after(figure: PaperFigure, runs: Runs, results: Results) -> Drawi
     letters(panels, [one.name for one in figure.series])
     percent(panels[0], 1.3 * max(r for pair in data.values() for rates in pair.values() for _, _, r in rates))
     drawn.supylabel("firing rate", fontsize="medium")
-    before = Line2D([], [], label="before training", **BEFORE)
+    before = Line2D([], [], label="before training", color=INK, linewidth=1.4)
     _explain(drawn, bars, [before, Patch(facecolor=GREY, label="after training")])
     return Drawing(drawn, data)
 
@@ -138,20 +139,21 @@ def _bars(panel: Axes, rates: Rates, look: Look, before: Rates | None = None) ->
         hatch = "" if named else HATCHES.get(linear, "")
         panel.bar(place, rate, 0.82, color=look.colour, hatch=hatch, edgecolor=PAPER, linewidth=0.3)
     if before:
-        wide = {**BEFORE, "markersize": min(9, 330 / len(rates) / (2 if len(rates) <= BESIDE else 1))}
-        panel.plot([rate for _, _, rate in before], **wide, path_effects=halo())
+        places = np.arange(len(before))
+        for colour, width in ((PAPER, 3.2), (INK, 1.4)):  # seen on every bar
+            panel.hlines([rate for _, _, rate in before], places - 0.32, places + 0.32, colors=colour, linewidths=width)
     if named:
         for place, (_, _, rate) in enumerate(rates):
             top = max(rate, before[place][2]) if before else rate
             panel.annotate(
                 f"{100 * rate:.{0 if rate >= SMALL else 1}f}", (place, top), (0, 2.5), textcoords="offset points",
-                ha="center", va="bottom", fontsize=LABEL_SIZE - 0.5, path_effects=halo(),
+                ha="center", va="bottom", fontsize=LABEL_SIZE - 0.5, bbox=BACKED,
             )  # fmt: skip
         panel.set_xticks(range(len(rates)), [SHORT[linear] for _, linear, _ in rates], fontsize=LABEL_SIZE)
     layers = sorted({layer for layer, _, _ in rates})
-    width = len(rates) / len(layers)
+    each = len(rates) / len(layers)
     names = [f"layer {layer + 1}" if named else str(layer + 1) for layer in layers]
-    panel.set_xticks([width * (n + 0.5) - 0.5 for n in range(len(layers))], names, minor=named)
+    panel.set_xticks([each * (n + 0.5) - 0.5 for n in range(len(layers))], names, minor=named)
     panel.tick_params(axis="x", which="both", length=0)
     panel.tick_params(axis="x", which="minor", pad=2 * LABEL_SIZE + 1)  # below the names of the bars
     panel.xaxis.remove_overlapping_locs = False
@@ -159,8 +161,7 @@ def _bars(panel: Axes, rates: Rates, look: Look, before: Rates | None = None) ->
 
 
 def _note(panel: Axes, text: str) -> None:
-    note = panel.text(0.99, 0.98, text, ha="right", va="top", transform=panel.transAxes, fontsize=LABEL_SIZE + 0.5)
-    note.set_path_effects(halo())
+    panel.text(0.99, 0.98, text, ha="right", va="top", transform=panel.transAxes, bbox=BACKED, fontsize="small")
 
 
 def _explain(figure: Figure, bars: int, handles: Sequence[Artist] = ()) -> None:

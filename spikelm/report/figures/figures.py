@@ -156,7 +156,7 @@ def draw_figure(id: str, results: Results) -> Drawn:
     words = [figure.caption, drawing.remark, why, f"Ours at {results.selection.where}."]
     return Drawn(
         id=figure.id,
-        title=f"{figure.label[0].upper()}{figure.label[1:]}: {figure.title} ({figure.section})",
+        title=f"{_named(figure)} ({figure.section})",
         caption=" ".join(filter(None, words)),
         figure=drawing.figure,
         runs=tuple(dict.fromkeys(run.run.id for run in runs if run.result)) if drawing.figure is not None else (),
@@ -164,6 +164,12 @@ def draw_figure(id: str, results: Results) -> Drawn:
         data=drawing.data,
         name=f"{figure.id}-{results.selection.suffix}",
     )
+
+
+def _named(figure: PaperFigure) -> str:
+    """Its title, behind its number where the paper has given it one."""
+    title = f"{figure.label}: {figure.title}" if figure.id.startswith("fig") else figure.title
+    return f"{title[0].upper()}{title[1:]}"
 
 
 def write_figure(drawn: Drawn, root: Path) -> list[Path]:

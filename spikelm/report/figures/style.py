@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,9 @@ INK, PAPER, GREY, PALE = "#1b1f24", "#ffffff", "#6e6e6e", "#b0b0b0"
 #: what is not the colour of a system, on a dark page
 DARK = {INK: "#e4e8ec", PAPER: "#14171b", GREY: "#a8b0b8", PALE: "#6b7580"}
 WIDTH = 6.8  # inches: a page of text
+#: paper behind text, which keeps it apart from what it lies on and leaves it text in a PDF
+BACKED = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.4}
+LINE = 88  # letters of a heading across it
 LABEL_SIZE = 7.0  # points: the smallest text that is read at this width
 _SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -65,7 +69,8 @@ def new_figure(heading: str, rows: int = 1, columns: int = 1, height: float = 2.
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, height), layout="constrained", **kwargs)
-    figure.suptitle(heading, x=0.01, ha="left", color=GREY)
+    lines = [part for line in heading.splitlines() for part in textwrap.wrap(line, LINE)]
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", color=GREY)
     return figure, axes
 
 
@@ -78,13 +83,6 @@ def dark(svg: str) -> str:
 def marker_size(marker: str) -> float:
     """Its size that looks as large as a circle of size 1."""
     return {"*": 1.55, "d": 1.3, "D": 0.95, "s": 1.1}.get(marker, 1.1)
-
-
-def halo() -> list[Any]:
-    """Path effects that keep text and marks apart from what they lie on."""
-    from matplotlib.patheffects import withStroke
-
-    return [withStroke(linewidth=2.4, foreground=PAPER)]
 
 
 def not_run(axes: Axes) -> None:
