@@ -15,12 +15,14 @@ import pytest
 from canned import Canned, glue, result
 
 from spikelm.report.appearance import look_of_preset
+from spikelm.report.figures.curves import styles
 from spikelm.report.figures.direct_labels import Box, place
 from spikelm.report.figures.draw_neurons import OUTSIDE, inner_range
 from spikelm.report.figures.draw_scaling import fit_quality
 from spikelm.report.figures.figures import Drawn, draw_figure, load_figure, write_figure
 from spikelm.report.figures.style import INK, PAPER, dark, new_figure, styled
 from spikelm.report.query.selection import Selection
+from spikelm.report.query.sweep_runs import jobs_of
 
 SITES = ("qkv_in", "key_out", "value_out", "attn_out_in", "ffn1_in", "ffn2_in")
 TABLE3 = {"bert": 78.0, "bert_3l": 75.0, "elmo": 54.0, "spikebert": 39.0, "lif_bert_atan": 33.0, "psn_bert": 46.4}
@@ -252,3 +254,9 @@ def test_a_long_heading_stays_in_the_picture() -> None:
         box = figure._suptitle.get_window_extent()  # type: ignore[attr-defined]
     assert 0 < box.x0 < box.x1 < figure.bbox.x1
     assert figure.get_suptitle().count("\n") > 2
+
+
+def test_curves_have_the_colours_of_their_systems_and_seeds_have_lines_of_their_own(tmp_path: Path) -> None:
+    jobs = jobs_of(["system=spikelm_t1,bert", "task=glue/rte", "seed=1,2", "scale=smoke", f"runs_dir={tmp_path}"])
+    spiking, plain = (look_of_preset(system).colour for system in ("spikelm_t1", "bert"))
+    assert styles(jobs) == [(spiking, "-"), (spiking, "--"), (plain, "-"), (plain, "--")]

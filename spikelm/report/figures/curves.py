@@ -10,15 +10,16 @@ import numpy as np
 from rich.console import Console
 
 from spikelm.errors import ConfigError
+from spikelm.report.appearance import look_of
 from spikelm.report.query.settings import system_name
 from spikelm.report.query.sweep_runs import Job, jobs_of
+from spikelm.runs.labels import title
 from spikelm.store.store import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: colours that stay apart for the colour-blind and in grey print (Okabe and Ito), with a line style of their own
-STYLES = (("#000000", "-"), ("#D55E00", "--"), ("#0072B2", "-"), ("#009E73", "-."), ("#CC79A7", ":"), ("#E69F00", "-"))
+LINES = ("-", "--", "-.", ":")  # of several runs of one system, such as its seeds
 SMOOTHED = 25  # logged values averaged around each one; the raw ones stay visible behind
 
 
@@ -34,7 +35,7 @@ def draw_curves(overrides: Sequence[str], metric: str, root: Path, output: Path 
     if not series:
         raise ConfigError(f"no run of these overrides has logged {metric!r}", "run them first: spikelm-run -m ...")
     figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-    for (job, (steps, values)), (colour, line) in zip(series, STYLES * len(series), strict=False):
+    for (job, (steps, values)), (colour, line) in zip(series, styles([job for job, _ in series]), strict=True):
         _draw(axes, _name(job, values), steps, values, colour, line)
     config = series[0][0].config
     axes.set_xlabel("step")
@@ -49,6 +50,12 @@ def draw_curves(overrides: Sequence[str], metric: str, root: Path, output: Path 
     plt.close(figure)
     Console().print(f"{len(series)} curves of {metric} in {path}", soft_wrap=True)
     return path
+
+
+def styles(jobs: Sequence[Job]) -> list[tuple[str, str]]:
+    """The colour of each one's system, and a line that tells it from others of that system."""
+    looks = [look_of(title(job.config), job.config.time_steps) for job in jobs]
+    return [(look.colour, LINES[looks[:place].count(look) % len(LINES)]) for place, look in enumerate(looks)]
 
 
 def read_metric(run: Run, name: str) -> tuple[np.ndarray, np.ndarray]:
