@@ -91,6 +91,8 @@ OTHERS = (
     ("#1D6E3A", "#63CB8A"),
     ("#4338CA", "#A5A0FF"),
 )
+#: one system has one look in the architectures of all tasks; a file in conf/system may leave the architecture open
+ARCHITECTURES = re.compile(r"mBART|BART|\$\{architecture:\}")
 TIME_STEPS = re.compile(r"[\s,(]+T=(\d+)\)?$")
 
 
@@ -102,7 +104,7 @@ def look_of(system_title: str, time_steps: int | None = None) -> Look:
     """
     name, found = TIME_STEPS.sub("", system_title), TIME_STEPS.search(system_title)
     steps = int(found[1]) if found else time_steps
-    name = re.sub("m?BART", "BERT", name)  # the same system in the architecture of a text task
+    name = ARCHITECTURES.sub("BERT", name)
     known = LOOKS.get(name, {})
     if known and steps is None:
         return next(iter(known.values()))

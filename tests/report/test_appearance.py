@@ -63,6 +63,7 @@ def test_time_steps_are_read_from_the_title_or_given_beside_it() -> None:
 
 def test_a_system_keeps_its_look_in_another_architecture() -> None:
     assert look_of("BART") == look_of("mBART") == look_of("BERT", 1) == look_of_preset("bert")
+    assert look_of("LIF-${architecture:}*") == look_of("LIF-BERT*"), "as a file in conf/system may say it"
     assert look_of("LIF-BART", 1) == look_of_preset("lif_bart_t1") != look_of_preset("lif_bert")
 
 
