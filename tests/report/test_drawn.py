@@ -258,5 +258,5 @@ def test_a_long_heading_stays_in_the_picture() -> None:
 
 def test_curves_have_the_colours_of_their_systems_and_seeds_have_lines_of_their_own(tmp_path: Path) -> None:
     jobs = jobs_of(["system=spikelm_t1,bert", "task=glue/rte", "seed=1,2", "scale=smoke", f"runs_dir={tmp_path}"])
-    spiking, plain = (look_of_preset(system).colour for system in ("spikelm_t1", "bert"))
-    assert styles(jobs) == [(spiking, "-"), (spiking, "--"), (plain, "-"), (plain, "--")]
+    spiking, plain = (look_of_preset(system) for system in ("spikelm_t1", "bert"))
+    assert styles(jobs) == [(look.colour, line + look.marker) for look in (spiking, plain) for line in ("-", "--")]

@@ -53,9 +53,10 @@ def draw_curves(overrides: Sequence[str], metric: str, root: Path, output: Path 
 
 
 def styles(jobs: Sequence[Job]) -> list[tuple[str, str]]:
-    """The colour of each one's system, and a line that tells it from others of that system."""
+    """Colour and marker of each one's system, with a line that tells it from others of that system."""
     looks = [look_of(title(job.config), job.config.time_steps) for job in jobs]
-    return [(look.colour, LINES[looks[:place].count(look) % len(LINES)]) for place, look in enumerate(looks)]
+    lines = [LINES[looks[:place].count(look) % len(LINES)] for place, look in enumerate(looks)]
+    return [(look.colour, line + look.marker) for look, line in zip(looks, lines, strict=True)]
 
 
 def read_metric(run: Run, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +80,7 @@ def _draw(axes: Axes, name: str, steps: np.ndarray, values: np.ndarray, colour: 
     curve = drawn(values)
     if curve is not values:
         axes.plot(steps, values, color=colour, alpha=0.15, linewidth=0.8)
-    axes.plot(steps, curve, line, color=colour, linewidth=1.6, label=name)
+    axes.plot(steps, curve, line, color=colour, linewidth=1.6, label=name, markersize=5, markevery=0.12)
 
 
 def _name(job: Job, values: np.ndarray) -> str:
