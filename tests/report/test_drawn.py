@@ -260,3 +260,16 @@ def test_curves_have_the_colours_of_their_systems_and_seeds_have_lines_of_their_
     jobs = jobs_of(["system=spikelm_t1,bert", "task=glue/rte", "seed=1,2", "scale=smoke", f"runs_dir={tmp_path}"])
     spiking, plain = (look_of_preset(system) for system in ("spikelm_t1", "bert"))
     assert styles(jobs) == [(look.colour, line + look.marker) for look in (spiking, plain) for line in ("-", "--")]
+
+
+def test_several_seeds_have_their_mean_and_an_error_bar(tmp_path: Path) -> None:
+    known = {("bert", "pretrain", 42): result("pretrain", {"loss": 1.0}, 0.5)}
+    known |= glue("bert", 1, 60.0, 60.0) | glue("bert", 2, 64.0, 64.0)
+    drawn = draw_figure("energy", Canned(known, tmp_path, (1, 2)))
+    assert drawn.figure is not None
+    assert drawn.data["ours"] == {"BERT base": (0.5, pytest.approx(62.0))}
+    (bar,) = drawn.figure.axes[0].collections
+    (ends,) = bar.get_segments()  # type: ignore[attr-defined]
+    assert ends[:, 1] == pytest.approx([62 - 8**0.5, 62 + 8**0.5]), "the sample deviation of two seeds"
+    assert not drawn.figure.axes[1].collections, "the paper prints none"
+    assert "seeds 1, 2" in drawn.figure.get_suptitle()
