@@ -52,7 +52,7 @@ def selection_of(args: argparse.Namespace) -> Selection:
 def table(args: argparse.Namespace) -> int:
     """spikelm-report table."""
     results = Results(selection_of(args))
-    if _tables(_chosen_tables(args.id, args.tasks), results):
+    if _tables(_chosen_tables(args.id, args.tasks), results, args.ours):
         _hint(results.selection, f"table {args.id}")
     return 0
 
@@ -134,11 +134,11 @@ def _hint(selection: Selection, command: str) -> None:
         Console().print(said, soft_wrap=True, highlight=False)
 
 
-def _tables(tables: Sequence[PaperTable], results: Results) -> bool:
+def _tables(tables: Sequence[PaperTable], results: Results, ours_only: bool = False) -> bool:
     """Build, show and write them; whether runs are missing."""
     missing = False
     for one in tables:
-        data = build_table(one, results)
+        data = build_table(one, results, ours_only)
         missing |= bool(data.missing)
         show_table(data)
         paths = write_table(data, results.selection.root)
@@ -165,7 +165,7 @@ def _figures(ids: Sequence[str], results: Results) -> bool:
 
 
 def _endings(paths: Sequence[Path]) -> str:
-    return ", ".join(path.suffix for path in paths)
+    return ", ".join(dict.fromkeys(path.suffix for path in paths))
 
 
 def _chosen_tables(id: str, tasks: str) -> list[PaperTable]:

@@ -34,6 +34,7 @@ def main(argv: Sequence[str]) -> int:
     one.add_argument("run", help="a run directory, or the first digits of a run id")
     tables = command("table", table, "a table of the paper from the runs there are", ABOUT)
     tables.add_argument("id", help=TABLE_IDS)
+    tables.add_argument("--ours", action="store_true", help="without the paper's numbers, for a paper of your own")
     figures = command("figure", figure, "a figure of the paper from the runs there are", ABOUT)
     figures.add_argument("id", help=FIGURE_IDS)
     stated = command("claims", claims, "statements of the paper, checked on the runs there are", ABOUT)

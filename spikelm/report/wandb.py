@@ -11,8 +11,11 @@ from typing import Any
 
 from rich.console import Console
 
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, SpikeLMError
-from spikelm.report.page.entries import directories
+from spikelm.report.appearance import look_of
+from spikelm.report.page.entries import RunRow, directories, read_record, row_of
+from spikelm.runs.labels import tables_of
 from spikelm.runs.tracking import effective_mode
 from spikelm.store.atomic import write_json
 from spikelm.store.hashing import digest
@@ -116,6 +119,16 @@ SECTIONS = (
 
 
 @dataclass(frozen=True)
+class Coloured:
+    """A run, and the group and task that W&B shows it under, in the colour of its system."""
+
+    run: str
+    group: str
+    task: str
+    colour: str
+
+
+@dataclass(frozen=True)
 class Dashboard:
     """Sections of panels over the project's runs, in words of our own."""
 
@@ -125,6 +138,7 @@ class Dashboard:
     group_by: tuple[str, ...] = ("group", "job_type")
     columns: tuple[str, ...] = ("tags", "score", "energy_mj/fp32", "energy_of_ann", "firing_rate", "spike_driven")
     sections: tuple[Section, ...] = SECTIONS
+    colours: tuple[Coloured, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -162,6 +176,25 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
+def colours(root: Path) -> tuple[Coloured, ...]:
+    """The runs of the store in the colours that the page and the figures give to their systems."""
+    found = []
+    for directory, id in directories(root):
+        record = read_record(root, directory, id)
+        if id is None or record.config is None:
+            continue
+        row = row_of(record)
+        found.append(Coloured(id, _group(record.config, row), row.task, look_of(row.system, row.T).colour))
+    return tuple(found)
+
+
+def _group(config: Config, row: RunRow) -> str:
+    """What `labels` groups it by: first table and system; a run that departs from a system by what it is called."""
+    if row.system != config.system.title:
+        return row.system
+    return " ".join([*(f"table{number}" for number in tables_of(config.system.name, row.task)[:1]), config.system.name])
+
+
 def artifacts(root: Path) -> dict[str, list[Path]]:
     """The files of each artifact: tables, figures and the result of every run."""
     results = [path for directory, _ in directories(root) if (path := directory / "result.json").is_file()]
@@ -179,7 +212,7 @@ def build_dashboard(root: Path, options: Options, console: Console) -> Path:
     folder = root / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "dashboard.json"
-    dashboard = Dashboard(options.project, options.entity)
+    dashboard = Dashboard(options.project, options.entity, colours=colours(root))
     write_json(path, asdict(dashboard))
     console.print(f"specification of the dashboard: {path}", soft_wrap=True, highlight=False)
     if mode == "disabled":
@@ -307,6 +340,8 @@ def workspace(dashboard: Dashboard) -> Any:
     grouped = workspaces.RunsetSettings(
         groupby=[workspaces.Metric(_key(name)) for name in dashboard.group_by],
         pinned_columns=["tags:__ALL__" if name == "tags" else f"summary:{name}" for name in dashboard.columns],
+        run_settings={one.run: workspaces.RunSettings(color=one.colour) for one in dashboard.colours},
+        group_colors={path: one.colour for one in dashboard.colours for path in _paths(workspaces, one)},
     )
     return workspaces.Workspace(
         entity=dashboard.entity,
@@ -317,15 +352,27 @@ def workspace(dashboard: Dashboard) -> Any:
     )
 
 
+def _paths(workspaces: Any, one: Coloured) -> tuple[Any, Any]:
+    """Its group, and its group's runs on its task, as the runs of a workspace are grouped."""
+    return one.group, workspaces.GroupPath(one.group, one.task)
+
+
 def report(dashboard: Dashboard) -> Any:
     """The same panels as a document, one heading per section."""
     _, reports = libraries()
     entity, project = dashboard.entity, dashboard.project
     blocks: list[Any] = [reports.TableOfContents()]
+    drawn = {one.run: one.colour for one in dashboard.colours}
+    for one in dashboard.colours:
+        key = reports.RunsetGroupKey(reports.Metric("Group"), one.group)
+        drawn[reports.RunsetGroup("runs", (key,))] = one.colour
     for section in dashboard.sections:
         runs = reports.Runset(entity=entity, project=project, name="runs", groupby=["Group"])
         panels = [panel(reports, shown) for shown in section.panels]
-        blocks += [reports.H1(text=section.name), reports.PanelGrid(runsets=[runs], panels=panels)]
+        blocks += [
+            reports.H1(text=section.name),
+            reports.PanelGrid(runsets=[runs], panels=panels, custom_run_colors=drawn),
+        ]
     about = "Scores, firing rates and energies of the runs of this project beside the paper's tables."
     return reports.Report(project=project, entity=entity, title=dashboard.title, description=about, blocks=blocks)
 

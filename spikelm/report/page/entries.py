@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spikelm.config.settings.schema import Config
-from spikelm.report.query.settings import neuron_k
+from spikelm.runs.labels import neuron_k, title
 from spikelm.store.result import Result
 from spikelm.store.store import Run, Store
 
@@ -104,7 +104,7 @@ def row_of(record: Record) -> RunRow:
     about: dict[str, object] = {}
     if (config := record.config) is not None:
         about |= {"neuron": config.neuron.name, "T": config.T if config.spiking else None, "k": neuron_k(config)}
-        about |= {"scale": config.scale, "source": config.source.name, "seed": config.seed}
+        about |= {"scale": config.scale, "source": config.rows_from, "seed": config.seed}
     if (result := record.result) is not None:
         about |= {"metric": result.score_name, "score": result.score, "seconds": result.seconds}
         about |= {"firing": result.firing_rate.mean, "energy": result.energy_mj.fp32, "ann": result.energy_ann_mj.fp32}
@@ -130,12 +130,10 @@ def _task(record: Record) -> str:
 
 
 def _system(record: Record) -> str:
-    """The system's name; a run without one has a label, whose end (scale, source, seed) has columns of its own."""
-    label = record.directory.name.rpartition("-")[0]
-    if (config := record.config) is None:
-        return label
-    name = record.result.system if record.result else config.system.title or label
-    return name.removesuffix(f"-{config.scale}-{config.source.name}-s{config.seed}")
+    """What people call it; without a config, what its directory is called."""
+    if record.result is not None:
+        return record.result.system
+    return title(record.config) if record.config else record.directory.name.rpartition("-")[0]
 
 
 def progress(record: Record) -> str:

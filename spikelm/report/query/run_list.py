@@ -8,9 +8,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from spikelm.catalog.quantities import duration, significant
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
-from spikelm.report.query.settings import neuron_text
+from spikelm.runs.labels import neuron_text
 from spikelm.store.store import Run, Store
 
 
@@ -26,7 +27,7 @@ def list_runs(root: Path) -> int:
     )
     for column in ("run", "task", "system", "data", "score or state"):
         table.add_column(column, overflow="fold", no_wrap=column in ("run", "task"))
-    for column in ("firing", "mJ fp32", "s"):
+    for column in ("firing", "mJ fp32", "time"):
         table.add_column(column, justify="right", no_wrap=True)
     for run in runs:
         table.add_row(*_cells(run))
@@ -55,8 +56,8 @@ def _cells(run: Run) -> list[str]:
         *first,
         result.first_metric,
         "" if rate is None else f"{rate:.1%}",
-        "" if energy is None else f"{energy:.4f}",
-        f"{result.seconds:.0f}",
+        "" if energy is None else significant(energy),
+        duration(result.seconds),
     ]
 
 
@@ -64,4 +65,4 @@ def _settings(config: Config | None) -> list[str]:
     """Neuron with its T, k and the seed; scale and source."""
     if config is None:
         return ["?", "?"]
-    return [f"{neuron_text(config)} s{config.seed}", f"{config.scale} {config.source.name}"]
+    return [f"{neuron_text(config)} s{config.seed}", f"{config.scale} {config.rows_from}"]

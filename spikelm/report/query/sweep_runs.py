@@ -11,7 +11,10 @@ from spikelm.config.overrides import sweep_values
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.runs.experiment import open_run
+from spikelm.runs.labels import title
 from spikelm.store.store import Run
+
+SAME_SYSTEM = ("task", "seed", "runs_dir")  # overrides that make no other system
 
 
 @dataclass(frozen=True)
@@ -38,3 +41,28 @@ def jobs_of(overrides: Sequence[str]) -> list[Job]:
         run = open_run(config)
         jobs.setdefault(run.id, Job(tuple(combination), config, run))
     return list(jobs.values())
+
+
+def system_names(jobs: Sequence[Job]) -> list[str]:
+    """What the system of each job is called, by which no two that differ are the same: T and what else was swept.
+
+    Tasks and seeds do not make another system.
+    """
+    titles = [title(job.config) for job in jobs]
+    steps: dict[str, set[int]] = {}
+    for name, job in zip(titles, jobs, strict=True):
+        steps.setdefault(name, set()).add(job.config.time_steps)
+    named = [
+        f"{name} T={job.config.time_steps}" if len(steps[name]) > 1 else name
+        for name, job in zip(titles, jobs, strict=True)
+    ]
+    settings = [
+        {key: value for key, _, value in (word.partition("=") for word in job.overrides) if key not in SAME_SYSTEM}
+        for job in jobs
+    ]
+    swept = []
+    for name, own in zip(named, settings, strict=True):
+        alike = [other for other_name, other in zip(named, settings, strict=True) if other_name == name]
+        keys = [key for key in own if len({other.get(key) for other in alike}) > 1]
+        swept.append(f"{name} ({', '.join(f'{key}={own[key]}' for key in keys)})" if keys else name)
+    return swept
