@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ class LoadedText:
     task_rows: int = 0  # of the training documents, those at the end that are rows of tasks
     commits: Mapping[str, str] = field(default_factory=dict)  # of the hub's repositories that were read
     available: Mapping[str, int] = field(default_factory=dict)  # rows of those splits of which only the first are here
+    entities: Mapping[str, Collection[str]] = field(default_factory=dict)  # by kind, where their maker knows them all
 
     @property
     def rows(self) -> dict[str, int]:

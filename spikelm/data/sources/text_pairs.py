@@ -5,14 +5,14 @@ A local split is one file with two columns, or two files whose lines belong toge
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
-from spikelm.data.sources.embedded import embedded_counts, embedded_rows
+from spikelm.data.sources.embedded import embedded_counts, embedded_entities, embedded_rows
 from spikelm.data.sources.hub import Files, Origin, hub_files, read_hub_rows, task_origin, task_repository
 from spikelm.data.sources.loaded import LoadedText, first_rows, unofficial_counts
 from spikelm.data.sources.row_files import READERS, FileRows, Layout, column_names, numbered_lines, read_rows, shortened
@@ -31,8 +31,9 @@ def load_text_pairs(task: TaskConfig, source: SourceConfig) -> LoadedText:
     notes: list[str] = []
     read_from = Origin({})
     counts: Mapping[str, int] | None = None
+    entities: Mapping[str, Collection[str]] = {}
     if source.name == "embedded":
-        rows, counts = embedded_rows(task, source), embedded_counts(task)
+        rows, counts, entities = embedded_rows(task, source), embedded_counts(task), embedded_entities(task)
     else:
         if source.name == "local":
             files = _local_rows(task, source, splits)
@@ -42,7 +43,7 @@ def load_text_pairs(task: TaskConfig, source: SourceConfig) -> LoadedText:
         rows = {split: _checked(task, split, files[split], notes) for split in splits}
         notes += unofficial_counts(task, rows)
     text = first_rows(task, source, rows, counts)
-    return replace(text, warnings=(*notes, *read_from.warnings), commits=read_from.commits)
+    return replace(text, warnings=(*notes, *read_from.warnings), commits=read_from.commits, entities=entities)
 
 
 def _local_rows(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...]) -> dict[str, Named]:
