@@ -92,7 +92,8 @@ def _text_rows(result: Result) -> Iterator[tuple[str, str, str]]:
         return
     text = result.energy_detail.generated
     lengths = f"{text.mean_source:.0f} tokens read, {text.mean_target:.0f} written, {text.beams} beams"
-    yield "energy fp32, one generated text", millijoules(text.fp32), f"{millijoules(text.ann_fp32)} ANN"
+    against = f"{millijoules(text.ann_fp32)} ANN" if result.spikes else ""
+    yield "energy fp32, one generated text", millijoules(text.fp32), against
     yield "", "", lengths
     yield "LM head fp32, real-valued, apart", millijoules(result.energy_detail.lm_head_fp32), ""
 

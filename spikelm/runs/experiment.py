@@ -23,7 +23,7 @@ from spikelm.machine.environment import Environment, environment
 from spikelm.machine.signals import listening
 from spikelm.machine.torch_build import build_of
 from spikelm.runs.identity import id_of
-from spikelm.runs.labels import label, labels, title
+from spikelm.runs.labels import label, labels, title, tracked_name
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.runs.tracking import TrackedRun, Tracker, make_tracker
 from spikelm.store.atomic import plain
@@ -211,7 +211,7 @@ def _tracker(config: Config, run: Run, console: Console) -> Tracker:
         project=config.tracker.project,
         entity=config.tracker.entity,
         run_id=run.id,
-        name=f"{config.task.name} {label(config)}",
+        name=tracked_name(config),
         group=known.group,
         job_type=known.job_type,
         tags=known.tags,

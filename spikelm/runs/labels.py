@@ -60,6 +60,17 @@ def title(config: Config) -> str:
     return named.system.title + (f" ({', '.join(changes)})" if changes else "")
 
 
+def with_steps(name: str, config: Config) -> str:
+    """A title with T, where it does not say it and it means something: SpikeLM is one system at T=1 and T=4."""
+    return f"{name} T={config.time_steps}" if config.fires and "T=" not in name else name
+
+
+def tracked_name(config: Config) -> str:
+    """What a tracker calls the run."""
+    parts = [config.task.name, with_steps(title(config), config), config.scale, config.rows_from, f"s{config.seed}"]
+    return " ".join(parts)
+
+
 def made_of(config: Config) -> str:
     """Its architecture, and what was put into it: BERT with psn T=4, BART with bispike T=1 k=2 weights=binary."""
     if not config.converted:

@@ -76,7 +76,7 @@ def test_a_plan_counts_what_is_made_again_for_its_weights(selection: Selection) 
     console = Console(record=True, width=160, file=io.StringIO())
     show_needs("table 4", needs, console)
     text = console.export_text()
-    assert "2 more are made again for their weights, which are gone: pretrain BERT T=1, glue/rte BERT T=1" in text
+    assert "2 more are made again for their weights, which are gone: pretrain BERT, glue/rte BERT" in text
     assert "about 60 s of runs one after the other, and 2 runs of which no earlier one tells" in text
     for need in needs:
         if need.again:
@@ -215,7 +215,7 @@ def test_what_another_run_waits_for_is_known(selection: Selection) -> None:
     results = Results(selection)
     needs = needs_of([results.find(system, "glue/rte") for system in ("bert", "bit")], Timings([]))
     found = {need.title: need.needed for need in needs if need.config.task.name == "glue/rte"}
-    assert found == {"glue/rte BERT T=1": True, "glue/rte BiT T=1": False}
+    assert found == {"glue/rte BERT": True, "glue/rte BiT": False}
 
 
 def test_reproducing_hands_only_what_is_missing_to_a_sweep(
@@ -302,4 +302,4 @@ def test_what_is_made_again_counts_when_its_weights_are_there(selection: Selecti
     assert len(overview.todo) == 2
     assert overview.look() == []
     (pretrained.run.directory / "model").mkdir()
-    assert [need.title for need in overview.look()] == ["pretrain BERT T=1"]
+    assert [need.title for need in overview.look()] == ["pretrain BERT"]

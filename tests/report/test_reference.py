@@ -48,6 +48,7 @@ def test_a_finished_run_and_what_it_was_made_from_are_kept_and_read_again(select
     assert {run.id for run in Store(tmp_path / "kept").runs()} == {pretrained, tuned}
     there = Results(Selection("smoke", root=tmp_path / "kept")).find("lif_bert", "glue/rte").result
     assert there is not None
+    assert there.system == "LIF-BERT", "its title is made anew; the store's record says SpikeLM"
     assert there.metrics == Store(selection.root).find(tuned).result().metrics  # type: ignore[union-attr]
     text = (tmp_path / "kept" / "tables" / "table9-smoke-embedded-rte.md").read_text()
     assert "[61.0](../glue-rte/" in text, "cells link to the kept results"

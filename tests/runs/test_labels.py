@@ -12,7 +12,7 @@ from spikelm.config.checks import typed
 from spikelm.config.compose import compose_config, load_config
 from spikelm.config.paths import config_dir
 from spikelm.config.settings.schema import SystemConfig
-from spikelm.runs.labels import label, labels, tables_of, title
+from spikelm.runs.labels import label, labels, tables_of, title, tracked_name
 
 
 @pytest.mark.parametrize(
@@ -131,3 +131,16 @@ def test_tables_are_those_with_the_system_and_a_column_for_the_task() -> None:
     assert {3, 6, 7} <= set(tables_of("spikelm_t4", "glue/cola"))
     assert 5 in tables_of("spikelm_t4", "pretrain")
     assert tables_of("", "glue/cola") == []
+
+
+@pytest.mark.parametrize(
+    "overrides, called",
+    [
+        (["system=spikelm_t1"], "glue/rte SpikeLM T=1 smoke embedded s42"),
+        (["system=spikelm_t1", "T=2", "seed=3"], "glue/rte SpikeLM (T=2) smoke embedded s3"),
+        (["system=bert"], "glue/rte BERT smoke embedded s42"),
+        (["neuron=psn", "T=4"], "glue/rte BERT with psn T=4 smoke embedded s42"),
+    ],
+)
+def test_a_tracker_is_told_the_title_and_T(overrides: list[str], called: str) -> None:
+    assert tracked_name(load_config(["task=glue/rte", "scale=smoke", *overrides])) == called

@@ -11,7 +11,8 @@ from rich.table import Table
 from spikelm.catalog.quantities import duration, significant
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
-from spikelm.runs.labels import neuron_text
+from spikelm.runs.labels import title, with_steps
+from spikelm.store.result import Result
 from spikelm.store.store import Run, Store
 
 
@@ -48,7 +49,7 @@ def local_root(root: Path, scale: str) -> str:
 def _cells(run: Run) -> list[str]:
     result = run.result()
     config = result.config if result else run.saved_config()
-    first = [run.id[:8], run.directory.parent.name.replace("-", "/", 1), *_settings(config)]
+    first = [run.id[:8], run.directory.parent.name.replace("-", "/", 1), *_settings(config, result)]
     if result is None:
         return [*first, run.state, "", "", ""]
     rate, energy = result.firing_rate.mean, result.energy_mj.fp32
@@ -61,8 +62,9 @@ def _cells(run: Run) -> list[str]:
     ]
 
 
-def _settings(config: Config | None) -> list[str]:
-    """Neuron with its T, k and the seed; scale and source."""
+def _settings(config: Config | None, result: Result | None) -> list[str]:
+    """What it is called, with T and the seed; scale and source."""
     if config is None:
         return ["?", "?"]
-    return [f"{neuron_text(config)} s{config.seed}", f"{config.scale} {config.rows_from}"]
+    name = result.system if result else title(config)
+    return [f"{with_steps(name, config)} s{config.seed}", f"{config.scale} {config.rows_from}"]

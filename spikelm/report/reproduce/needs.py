@@ -10,7 +10,7 @@ from spikelm.config.settings.schema import Config
 from spikelm.report.query.selection import SelectedRun
 from spikelm.runs.cost import Cost, cost_of
 from spikelm.runs.experiment import open_run
-from spikelm.runs.labels import title
+from spikelm.runs.labels import title, with_steps
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.runs.timings import Timings
 from spikelm.store.store import Run
@@ -32,7 +32,7 @@ class Need:
 
     @property
     def title(self) -> str:
-        return f"{self.config.task.name} {self.system} T={self.config.time_steps}"
+        return f"{self.config.task.name} {with_steps(self.system, self.config)}"
 
     @property
     def system(self) -> str:

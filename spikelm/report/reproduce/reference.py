@@ -23,6 +23,7 @@ from spikelm.report.tables.build import build_table, table_runs
 from spikelm.report.tables.cells import TableData
 from spikelm.report.tables.formats import markdown_table, write_table
 from spikelm.report.tables.paper_table import TABLES, load_table
+from spikelm.runs.labels import title
 from spikelm.store.atomic import write_atomic, write_json
 from spikelm.store.result import Result
 from spikelm.store.store import Run, Store
@@ -88,8 +89,8 @@ def _finished(selection: Selection) -> dict[Run, Result]:
 
 
 def _keep(run: Run, result: Result, target: Path) -> Result:
-    """Write a result under `target`, with a checksum of its own, because it leaves out where the store was."""
-    kept = result.model_copy(update={"config": replace(result.config, runs_dir="runs")})
+    """Write a result under `target`, with a checksum of its own: not where the store was, and with today's title."""
+    kept = result.model_copy(update={"config": replace(result.config, runs_dir="runs"), "system": title(result.config)})
     folder = target / run.directory.parent.name / run.directory.name
     folder.mkdir(parents=True)
     write_json(folder / "result.json", kept.to_record())
