@@ -17,9 +17,12 @@ from spikelm.store.result import PRINTED, Result, number_text
 MEASURES = ("bits", "firing %", "mJ fp32", "of the ANN", "minutes")  # bits: of weights-activations
 
 
-def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Path:
-    """Print the table and write it as Markdown with the command of every run; unfinished cells stay empty."""
-    jobs = jobs_of([*overrides, f"runs_dir={root}"])
+def show_scores(overrides: Sequence[str], root: Path, output: Path | None, folder: Path | None = None) -> Path:
+    """Print the table and write it as Markdown with the command of every run; unfinished cells stay empty.
+
+    It goes to the file `output`, or to tables/ of `folder`, which is report/ of the store where none is given.
+    """
+    jobs = jobs_of(overrides, root)
     tasks = list(dict.fromkeys(job.config.task.name for job in jobs))
     systems: dict[str, list[Job]] = {}
     steps: dict[str, set[int]] = {}
@@ -47,9 +50,9 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Pa
     console.print(shown)
     if missing:
         console.print(f"  {len(missing)} of {len(jobs)} runs are not finished", soft_wrap=True)
-    path = output or root / "tables" / f"scores-{first.scale}-{first.source.name}.md"
+    path = output or (folder or root / "report") / "tables" / f"scores-{first.scale}-{first.source.name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
-    commands = [f"- `{job.command}` ({_state(job)})".replace(f" runs_dir={root}", "") for job in jobs]
+    commands = [f"- `{job.command}` ({_state(job)})" for job in jobs]
     path.write_text("\n".join([f"# {title}", "", *markdown_table(headings, lines), "", *commands, ""]))
     console.print(f"  written to {path}", soft_wrap=True)
     return path

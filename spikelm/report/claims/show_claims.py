@@ -1,4 +1,4 @@
-"""Claims as a person reads them, and as JSON under runs/tables/."""
+"""Claims as a person reads them, and as JSON beside the tables."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def claims_dict(verdicts: Sequence[Verdict], selection: Selection) -> dict[str, 
 
 def write_claims(verdicts: Sequence[Verdict], selection: Selection) -> Path:
     """claims-<scale>-<source>.json beside the tables."""
-    path = selection.root / "tables" / f"claims-{selection.suffix}.json"
+    path = selection.folder / "tables" / f"claims-{selection.suffix}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps(plain(claims_dict(verdicts, selection)), indent=1, ensure_ascii=False) + "\n")
     return path

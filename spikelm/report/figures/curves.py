@@ -22,14 +22,19 @@ STYLES = (("#000000", "-"), ("#D55E00", "--"), ("#0072B2", "-"), ("#009E73", "-.
 SMOOTHED = 25  # logged values averaged around each one; the raw ones stay visible behind
 
 
-def draw_curves(overrides: Sequence[str], metric: str, root: Path, output: Path | None) -> Path:
-    """One line per run, the raw values pale behind a moving average; as PNG and SVG."""
+def draw_curves(
+    overrides: Sequence[str], metric: str, root: Path, output: Path | None, folder: Path | None = None
+) -> Path:
+    """One line per run, the raw values pale behind a moving average; as PNG and SVG.
+
+    They go to the file `output`, or to figures/ of `folder`, which is report/ of the store where none is given.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    jobs = jobs_of([*overrides, f"runs_dir={root}"])
+    jobs = jobs_of(overrides, root)
     series = [(job, points) for job in jobs if len((points := read_metric(job.run, metric))[0])]
     if not series:
         raise ConfigError(f"no run of these overrides has logged {metric!r}", "run them first: spikelm-run -m ...")
@@ -42,7 +47,12 @@ def draw_curves(overrides: Sequence[str], metric: str, root: Path, output: Path 
     axes.set_title(f"{config.task.name}, {config.backbone.name}, {config.scale} scale, source {config.source.name}")
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    path = output or root / "figures" / f"{metric.replace('/', '-')}-{config.task.name.replace('/', '-')}.png"
+    path = (
+        output
+        or (folder or root / "report")
+        / "figures"
+        / f"{metric.replace('/', '-')}-{config.task.name.replace('/', '-')}.png"
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=160)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})

@@ -157,13 +157,13 @@ def draw_figure(id: str, results: Results) -> Drawn:
     )
 
 
-def write_figure(drawn: Drawn, root: Path) -> list[Path]:
-    """PNG, PDF and SVG under runs/figures/, and JSON with the numbers, the runs and what is missing."""
+def write_figure(drawn: Drawn, to: Path) -> list[Path]:
+    """PNG, PDF and SVG in figures/ of a folder, and JSON with the numbers, the runs and what is missing."""
     import matplotlib.pyplot as plt
 
     if drawn.figure is None:
         return []
-    folder = root / "figures"
+    folder = to / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{drawn.name}.{ending}" for ending in ("png", "pdf", "svg")]
     with styled():

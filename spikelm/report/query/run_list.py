@@ -11,7 +11,7 @@ from rich.table import Table
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.report.query.settings import neuron_text
-from spikelm.store.store import Run, Store
+from spikelm.store.store import RESULT_ONLY, Run, Store
 
 
 def list_runs(root: Path) -> int:
@@ -45,15 +45,15 @@ def local_root(root: Path, scale: str) -> str:
 
 
 def _cells(run: Run) -> list[str]:
-    result = run.result()
+    result, state = run.result(), run.state
     config = result.config if result else run.saved_config()
     first = [run.id[:8], run.directory.parent.name.replace("-", "/", 1), *_settings(config)]
     if result is None:
-        return [*first, run.state, "", "", ""]
+        return [*first, state, "", "", ""]
     rate, energy = result.firing_rate.mean, result.energy_mj.fp32
     return [
         *first,
-        result.first_metric,
+        f"{result.first_metric} ({RESULT_ONLY})" if state == RESULT_ONLY else result.first_metric,
         "" if rate is None else f"{rate:.1%}",
         "" if energy is None else f"{energy:.4f}",
         f"{result.seconds:.0f}",

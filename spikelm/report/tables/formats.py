@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -49,11 +51,11 @@ def heading(data: TableData) -> str:
     return f"Table {data.id}: {data.title}. Ours at {data.where}"
 
 
-def markdown(data: TableData) -> str:
-    """Cells of one run link to it; those of several to the list of runs below."""
+def markdown(data: TableData, store: str = "..") -> str:
+    """Cells of one run link to it in the store; those of several to the list of runs below."""
     rows = []
     for line in data.lines:
-        texts = {"ours": [_linked(cell) for cell in line.cells.values()]}
+        texts = {"ours": [_linked(cell, store) for cell in line.cells.values()]}
         texts["paper"] = [cell.paper_text + mark(cell.footnotes) for cell in line.cells.values()]
         texts["difference"] = [cell.difference_text for cell in line.cells.values()]
         rows += [[line.name if which == "ours" else "", which, *texts[which]] for which in THREE]
@@ -66,7 +68,7 @@ def markdown(data: TableData) -> str:
             "",
             "## Runs",
             "",
-            *(_run_lines(line) for line in data.lines if any(c.runs for c in line.cells.values())),
+            *(_run_lines(line, store) for line in data.lines if any(c.runs for c in line.cells.values())),
         ]
     if data.missing:
         parts += ["", f"## Not run ({len(data.missing)})", "", *(f"- `{command}`" for command in data.missing)]
@@ -84,20 +86,21 @@ def remarks(data: TableData) -> list[str]:
     return [*data.notes, *([data.computed_from] if data.computed_from else []), state]
 
 
-def _linked(cell: Cell) -> str:
+def _linked(cell: Cell, store: str) -> str:
     if not cell.runs:
         return ""
-    return f"[{cell.ours_text}]({link(cell.runs[0][1])})" if len(cell.runs) == 1 else f"[{cell.ours_text}](#runs)"
+    target = link(store, cell.runs[0][1]) if len(cell.runs) == 1 else "#runs"
+    return f"[{cell.ours_text}]({target})"
 
 
-def link(directory: str) -> str:
-    """From runs/tables/ to a run's result."""
-    return f"../{directory}/result.json"
+def link(store: str, directory: str) -> str:
+    """From the file of a table to a run's result."""
+    return f"{store}/{directory}/result.json"
 
 
-def _run_lines(line: Line) -> str:
+def _run_lines(line: Line, store: str) -> str:
     runs = dict.fromkeys(run for cell in line.cells.values() for run in cell.runs)
-    links = [f"{directory.partition('/')[0]} [{id[:8]}]({link(directory)})" for id, directory in runs]
+    links = [f"{directory.partition('/')[0]} [{id[:8]}]({link(store, directory)})" for id, directory in runs]
     return f"- {line.name}{f' (`system={line.system}`)' if line.system else ''}: {', '.join(links)}"
 
 
@@ -233,12 +236,13 @@ def show_table(data: TableData, console: Console | None = None) -> None:
         console.print(f"  note: {note}", soft_wrap=True, highlight=False, markup=False)
 
 
-def write_table(data: TableData, root: Path) -> list[Path]:
-    """Write it in every format to runs/tables/."""
-    folder = root / "tables"
+def write_table(data: TableData, to: Path, store: Path | None = None) -> list[Path]:
+    """Write it in every format to tables/ of a folder; its links go to the store, where that is another folder."""
+    folder = to / "tables"
     folder.mkdir(parents=True, exist_ok=True)
+    linked = partial(markdown, store=os.path.relpath(store or to, folder))
     paths = []
     for ending, text_of in FORMATS.items():
         paths.append(folder / f"{data.name}.{ending}")
-        write_atomic(paths[-1], text_of(data))
+        write_atomic(paths[-1], linked(data) if ending == "md" else text_of(data))
     return paths
