@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from spikelm.report.query.output import writable
 from spikelm.report.query.settings import system_name
 from spikelm.report.query.sweep_runs import Job, jobs_of
 from spikelm.report.tables.formats import markdown_table
@@ -51,7 +52,7 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None, folde
     if missing:
         console.print(f"  {len(missing)} of {len(jobs)} runs are not finished", soft_wrap=True)
     path = output or (folder or root / "report") / "tables" / f"scores-{first.scale}-{first.source.name}.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    writable(path.parent)
     commands = [f"- `{job.command}` ({_state(job)})" for job in jobs]
     path.write_text("\n".join([f"# {title}", "", *markdown_table(headings, lines), "", *commands, ""]))
     console.print(f"  written to {path}", soft_wrap=True)

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.report.page.entries import directories
+from spikelm.report.query.output import writable
 from spikelm.runs.tracking import effective_mode
 from spikelm.store.atomic import write_json
 from spikelm.store.hashing import digest
@@ -185,8 +186,7 @@ def build_dashboard(root: Path, made: Path, options: Options, console: Console) 
     Runs are those of the store `root`; tables and figures are in `made` as well, and what is written goes there.
     """
     mode = effective_mode(options.mode, console.print)  # type: ignore[arg-type]
-    folder = made / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = writable(made / FOLDER)
     path = folder / "dashboard.json"
     dashboard = Dashboard(options.project, options.entity)
     write_json(path, asdict(dashboard))

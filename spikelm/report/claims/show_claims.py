@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from spikelm.report.claims.claims import Verdict
+from spikelm.report.query.output import writable
 from spikelm.report.query.selection import Selection
 from spikelm.store.atomic import plain, write_atomic
 
@@ -64,6 +65,6 @@ def claims_dict(verdicts: Sequence[Verdict], selection: Selection) -> dict[str, 
 def write_claims(verdicts: Sequence[Verdict], selection: Selection) -> Path:
     """claims-<scale>-<source>.json beside the tables."""
     path = selection.folder / "tables" / f"claims-{selection.suffix}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    writable(path.parent)
     write_atomic(path, json.dumps(plain(claims_dict(verdicts, selection)), indent=1, ensure_ascii=False) + "\n")
     return path

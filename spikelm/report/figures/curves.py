@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from spikelm.errors import ConfigError
+from spikelm.report.query.output import writable
 from spikelm.report.query.settings import system_name
 from spikelm.report.query.sweep_runs import Job, jobs_of
 from spikelm.store.store import Run
@@ -53,7 +54,7 @@ def draw_curves(
         / "figures"
         / f"{metric.replace('/', '-')}-{config.task.name.replace('/', '-')}.png"
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    writable(path.parent)
     figure.savefig(path, dpi=160)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     plt.close(figure)

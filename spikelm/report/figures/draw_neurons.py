@@ -16,7 +16,7 @@ import numpy as np
 from spikelm.errors import CheckpointError, SpikeLMError
 from spikelm.report.figures.figures import Drawing, PaperFigure, Runs
 from spikelm.report.figures.style import LOOKS, new_figure
-from spikelm.report.query.output import own_store
+from spikelm.report.query.output import own_store, writable
 from spikelm.report.query.selection import Results, SelectedRun
 from spikelm.store.atomic import write_json
 
@@ -50,7 +50,7 @@ def _kept_probe(selected: SelectedRun, results: Results, name: str) -> Any:
     model, batch = probe.load_for_probe(selected.run.directory, selected.result.config, own_store())
     value = probe.active_rates(model, batch) if name == "active_rates" else asdict(probe.picture(model, batch))
     path = selection.folder / file
-    path.parent.mkdir(parents=True, exist_ok=True)
+    writable(path.parent)
     write_json(path, value)
     return value
 

@@ -14,6 +14,7 @@ import yaml
 from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.figures.style import styled
+from spikelm.report.query.output import writable
 from spikelm.report.query.selection import Results, SelectedRun, Wanted
 from spikelm.store.atomic import plain, write_atomic
 
@@ -163,8 +164,7 @@ def write_figure(drawn: Drawn, to: Path) -> list[Path]:
 
     if drawn.figure is None:
         return []
-    folder = to / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = writable(to / "figures")
     paths = [folder / f"{drawn.name}.{ending}" for ending in ("png", "pdf", "svg")]
     with styled():
         drawn.figure.savefig(paths[0], dpi=200)

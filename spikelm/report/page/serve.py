@@ -108,11 +108,11 @@ class Rebuilder(threading.Thread):
         self._site = site
         self._seconds = seconds
         self._console = console
-        self._stop = threading.Event()
+        self._ended = threading.Event()
         self._said = ""
 
     def run(self) -> None:
-        while not self._stop.wait(self._seconds):
+        while not self._ended.wait(self._seconds):
             self.once()
 
     def once(self) -> None:
@@ -130,7 +130,7 @@ class Rebuilder(threading.Thread):
 
     def stop(self) -> None:
         """End after the build that is going on."""
-        self._stop.set()
+        self._ended.set()
         self.join(10)
 
 

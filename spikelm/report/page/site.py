@@ -21,6 +21,7 @@ from spikelm.report.page import entries, overview
 from spikelm.report.page.details import details
 from spikelm.report.page.entries import Record, RunRow
 from spikelm.report.page.sections import read_sections
+from spikelm.report.query.output import writable
 from spikelm.report.query.rerun import SECONDS, Commands, Settings
 from spikelm.store.hashing import digest
 from spikelm.store.store import RESULT_ONLY
@@ -75,8 +76,8 @@ class Site:
 
     def build(self) -> Built:
         """Bring every page up to date."""
+        writable(self.folder / "run")
         with disk_errors(self.folder):
-            (self.folder / "run").mkdir(parents=True, exist_ok=True)
             return self._build()
 
     def _build(self) -> Built:

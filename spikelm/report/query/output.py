@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 from spikelm.config.paths import default_runs_dir
+from spikelm.errors import SpikeLMError
 from spikelm.store.hashing import digest
 from spikelm.store.store import safe_name
+
+
+def writable(folder: Path) -> Path:
+    """A folder, made where it is not there; one that cannot be written to is an error that says where else."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise SpikeLMError(f"cannot write to {folder}: {error.strerror}", "--to DIR puts it elsewhere") from error
+    return folder
 
 
 def own_store() -> Path:

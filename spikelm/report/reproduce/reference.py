@@ -20,6 +20,7 @@ from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import Verdict, check_claims
 from spikelm.report.claims.show_claims import numbers_text, write_claims
 from spikelm.report.figures.figures import FIGURES, Drawn, draw_figure, figure_runs, load_figure, write_figure
+from spikelm.report.query.output import writable
 from spikelm.report.query.selection import SEEDS, Results, Selection
 from spikelm.report.tables.build import build_table, table_runs
 from spikelm.report.tables.cells import TableData
@@ -44,7 +45,7 @@ def renew(selection: Selection, target: Path) -> Path:
         what = f"no finished run in {selection.root} belongs to a table or figure at {selection.where}"
         raise ConfigError(what, "make reproduce-all runs them; --scale, --source and --seeds choose others")
     _refuse_loss(selection, target, runs)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    writable(target.parent)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as place:
         made = Path(place) / target.name
         _make(selection, runs, made)
@@ -170,8 +171,8 @@ def _index(
     lines = [
         f"{TITLE} at {selection.where}",
         "",
-        f"What `{' '.join(words)}` has made{' so far' if missing else ''}, kept by `spikelm-report reference --to DIR` on"
-        f" {time.strftime('%Y-%m-%d')}:"
+        f"What `{' '.join(words)}` has made{' so far' if missing else ''}, kept by"
+        f" `spikelm-report reference --to DIR` on {time.strftime('%Y-%m-%d')}:"
         f" {len(kept)} finished runs ({_span(days)}; {hours:.1f} hours of runs, one after the other, {_threads(kept)}),"
         f" {missing or 'none'} missing. Scores at this scale and source say nothing about the paper's data.",
         "",

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from spikelm.report.query.output import writable
 from spikelm.report.tables.cells import Cell, Line, TableData, letter, mark
 from spikelm.store.atomic import write_atomic
 
@@ -238,8 +239,7 @@ def show_table(data: TableData, console: Console | None = None) -> None:
 
 def write_table(data: TableData, to: Path, store: Path | None = None) -> list[Path]:
     """Write it in every format to tables/ of a folder; its links go to the store, where that is another folder."""
-    folder = to / "tables"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = writable(to / "tables")
     linked = partial(markdown, store=os.path.relpath(store or to, folder))
     paths = []
     for ending, text_of in FORMATS.items():
