@@ -92,9 +92,10 @@ def test_a_store_without_runs_makes_no_reference(selection: Selection, tmp_path:
     renew(selection, tmp_path / "kept")
     before = contents(tmp_path / "kept")
     empty = replace(selection, root=tmp_path / "fresh")
-    for target in (tmp_path / "kept", tmp_path / "new"):
-        with pytest.raises(ConfigError, match=r"no finished run in .*fresh"):
-            renew(empty, target)
+    with pytest.raises(ConfigError, match=rf"would lose 1 of its 1 runs, in {len(before)} files"):
+        renew(empty, tmp_path / "kept")
+    with pytest.raises(ConfigError, match=r"no finished run in .*fresh"):
+        renew(empty, tmp_path / "new")
     assert contents(tmp_path / "kept") == before
     assert not (tmp_path / "new").exists()
 

@@ -41,10 +41,10 @@ def renew(selection: Selection, target: Path) -> Path:
     """
     _refuse_other_folder(target)
     runs = _finished(selection)
+    _refuse_loss(selection, target, runs)
     if not runs:
         what = f"no finished run in {selection.root} belongs to a table or figure at {selection.where}"
         raise ConfigError(what, "make reproduce-all runs them; --scale, --source and --seeds choose others")
-    _refuse_loss(selection, target, runs)
     writable(target.parent)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as place:
         made = Path(place) / target.name
