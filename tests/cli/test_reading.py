@@ -176,3 +176,10 @@ def test_verify_counts_results_that_came_alone_and_calls_nothing_damaged(
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith(f"result only: {runs} of the runs")
     assert last == f"{runs} runs looked at, 0 files damaged"
+
+
+def test_the_list_marks_results_that_came_alone(store: Path, own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report.main(["runs", "--runs-dir", str(store)])
+    said = capsys.readouterr().out
+    assert said.count("*") == 3, "two of the four, and what the mark means"
+    assert "* result only: 2 runs" in said

@@ -13,6 +13,8 @@ from spikelm.errors import ConfigError
 from spikelm.report.query.settings import neuron_text
 from spikelm.store.store import RESULT_ONLY, Run, Store
 
+ALONE = "*"  # marks the score of a run of which only the result is there
+
 
 def list_runs(root: Path) -> int:
     """Every run: state, headline score, firing rate, energy, seconds. Returns how many there are."""
@@ -28,9 +30,11 @@ def list_runs(root: Path) -> int:
         table.add_column(column, overflow="fold", no_wrap=column in ("run", "task"))
     for column in ("firing", "mJ fp32", "s"):
         table.add_column(column, justify="right", no_wrap=True)
-    for run in runs:
-        table.add_row(*_cells(run))
+    for cells in (rows := [_cells(run) for run in runs]):
+        table.add_row(*cells)
     console.print(table)
+    if alone := sum(cells[4].endswith(ALONE) for cells in rows):
+        console.print(f"{ALONE} {RESULT_ONLY}: {alone} runs, which came without weights and curves", soft_wrap=True)
     return len(runs)
 
 
@@ -45,15 +49,15 @@ def local_root(root: Path, scale: str) -> str:
 
 
 def _cells(run: Run) -> list[str]:
-    result, state = run.result(), run.state
+    result = run.result()
     config = result.config if result else run.saved_config()
     first = [run.id[:8], run.directory.parent.name.replace("-", "/", 1), *_settings(config)]
     if result is None:
-        return [*first, state, "", "", ""]
+        return [*first, run.state, "", "", ""]
     rate, energy = result.firing_rate.mean, result.energy_mj.fp32
     return [
         *first,
-        f"{result.first_metric} ({RESULT_ONLY})" if state == RESULT_ONLY else result.first_metric,
+        f"{result.first_metric}{ALONE}" if run.has_only(result) else result.first_metric,
         "" if rate is None else f"{rate:.1%}",
         "" if energy is None else f"{energy:.4f}",
         f"{result.seconds:.0f}",
