@@ -11,6 +11,7 @@ from rich.table import Table
 
 from spikelm.catalog.kinds import UNLABELLED
 from spikelm.catalog.quantities import bits_text, duration, significant
+from spikelm.report.query.output import writable
 from spikelm.report.query.sweep_runs import Job, jobs_of, system_names
 from spikelm.report.tables.formats import markdown_table
 from spikelm.store.result import PRINTED, Result, number_text
@@ -18,9 +19,12 @@ from spikelm.store.result import PRINTED, Result, number_text
 MEASURES = ("bits", "firing %", "mJ fp32", "of the ANN", "time")  # bits: of weights-activations
 
 
-def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Path:
-    """Print the table and write it as Markdown with the command of every run; unfinished cells stay empty."""
-    jobs = jobs_of([*overrides, f"runs_dir={root}"])
+def show_scores(overrides: Sequence[str], root: Path, output: Path | None, folder: Path | None = None) -> Path:
+    """Print the table and write it as Markdown with the command of every run; unfinished cells stay empty.
+
+    It goes to the file `output`, or to tables/ of `folder`, which is report/ of the store where none is given.
+    """
+    jobs = jobs_of(overrides, root)
     tasks = list(dict.fromkeys(job.config.task.name for job in jobs))
     systems: dict[str, list[Job]] = {}
     for name, job in zip(system_names(jobs), jobs, strict=True):
@@ -51,9 +55,9 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None) -> Pa
     console.print(shown)
     if missing:
         console.print(f"  {len(missing)} of {len(jobs)} runs are not finished", soft_wrap=True)
-    path = output or root / "tables" / f"{'-'.join(['scores', *scales, *sources])}.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    commands = [f"- `{job.command}` ({_state(job)})".replace(f" runs_dir={root}", "") for job in jobs]
+    path = output or (folder or root / "report") / "tables" / f"{'-'.join(['scores', *scales, *sources])}.md"
+    writable(path.parent)
+    commands = [f"- `{job.command}` ({_state(job)})" for job in jobs]
     path.write_text("\n".join([f"# {title}", "", *markdown_table(headings, lines), "", *commands, ""]))
     console.print(f"  written to {path}", soft_wrap=True)
     return path

@@ -92,7 +92,7 @@ def test_panels_are_made_of_what_runs_log(tmp_path: Path) -> None:
 
 def test_offline_the_report_is_a_run_that_holds_tables_figures_and_results(root: Path) -> None:
     console = Console(record=True, width=300, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
-    path = build_dashboard(root, Options(project="mine"), console)
+    path = build_dashboard(root, root, Options(project="mine"), console)
     said = console.export_text()
     spec = json.loads(path.read_text())
     assert spec == json.loads(json.dumps(asdict(Dashboard("mine", colours=colours(root)))))
@@ -119,7 +119,7 @@ def test_offline_the_report_is_a_run_that_holds_tables_figures_and_results(root:
 
 def test_disabled_writes_the_specification_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    build_dashboard(root, Options(mode="online"), Console(quiet=True))
+    build_dashboard(root, root, Options(mode="online"), Console(quiet=True))
     assert [path.name for path in (root / "wandb-dashboard").iterdir()] == ["dashboard.json"]
 
 
@@ -128,7 +128,7 @@ def test_online_without_the_library_says_how_to_get_it(root: Path, monkeypatch: 
     for name in ("wandb_workspaces", "wandb_workspaces.workspaces", "wandb_workspaces.reports.v2"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match="wandb-workspaces is not installed") as caught:
-        build_dashboard(root, Options(mode="online"), Console(quiet=True))
+        build_dashboard(root, root, Options(mode="online"), Console(quiet=True))
     assert "spikelm[dashboard]" in caught.value.fix
     assert not (root / "wandb-dashboard" / "wandb").exists(), "nothing was started"
 

@@ -274,7 +274,7 @@ def test_the_overview_tells_every_run_that_finishes_once(tmp_path: Path) -> None
     assert "1 of 2 runs" in title
     assert set(bar.strip()) <= set("━╸╺"), "a line of its own"
     assert first.startswith("finished")
-    assert open_run(found.config).finished
+    assert open_run(found.config, tmp_path).finished
 
 
 def test_the_time_left_trusts_the_plan_until_enough_is_done(

@@ -215,13 +215,13 @@ def test_the_command_reads_the_store_and_overrides_make_another_file(tmp_path: P
     energy = {"fp32": 0.5, "fp16": 0.25}
     rate = {"mean": 0.25, "per_site": {}}
     finish(tmp_path, ["system=spikelm_t1", "task=pretrain"], metrics={}, energy_mj=energy, firing_rate=rate)
-    asked = ["table", "5", "--scale", "smoke", "--runs-dir", str(tmp_path)]
+    asked = ["table", "5", "--scale", "smoke", "--runs-dir", str(tmp_path), "--to", str(tmp_path / "to")]
     assert main(asked) == 0
-    found = json.loads((tmp_path / "tables" / "table5-smoke-embedded.json").read_text())
+    found = json.loads((tmp_path / "to" / "tables" / "table5-smoke-embedded.json").read_text())
     ours = {line["system"]: line["cells"]["energy_fp32"]["ours"] for line in found["lines"]}
     assert ours == {"bert": None, "lif_bert": None, "spikelm_t1": 0.5, "spikelm_t4": None}
     assert main([*asked, "pretrain.lr=1e-4"]) == 0
-    others = [path for path in (tmp_path / "tables").glob("*.json") if path.stem != "table5-smoke-embedded"]
+    others = [path for path in (tmp_path / "to" / "tables").glob("*.json") if path.stem != "table5-smoke-embedded"]
     assert len(others) == 1
     assert "pretrain.lr=1e-4" in others[0].read_text()
     assert '"ours": 0.5' not in others[0].read_text(), "runs with other settings are others"

@@ -12,6 +12,7 @@ from rich.console import Console
 from spikelm.catalog.quantities import significant
 from spikelm.errors import ConfigError
 from spikelm.report.appearance import look_of
+from spikelm.report.query.output import writable
 from spikelm.report.query.sweep_runs import Job, jobs_of, system_names
 from spikelm.runs.labels import title
 from spikelm.store.store import Run, safe_name
@@ -23,14 +24,19 @@ LINES = ("-", "--", "-.", ":")  # of several runs of one system, such as its see
 SMOOTHED = 25  # logged values averaged around each one; the raw ones stay visible behind
 
 
-def draw_curves(overrides: Sequence[str], metric: str, root: Path, output: Path | None) -> Path:
-    """One line per run, the raw values pale behind a moving average; as PNG and SVG."""
+def draw_curves(
+    overrides: Sequence[str], metric: str, root: Path, output: Path | None, folder: Path | None = None
+) -> Path:
+    """One line per run, the raw values pale behind a moving average; as PNG and SVG.
+
+    They go to the file `output`, or to figures/ of `folder`, which is report/ of the store where none is given.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    jobs = jobs_of([*overrides, f"runs_dir={root}"])
+    jobs = jobs_of(overrides, root)
     series = [(job, points) for job in jobs if len((points := read_metric(job.run, metric))[0])]
     if not series:
         raise ConfigError(f"no run of these overrides has logged {metric!r}", "run them first: spikelm-run -m ...")
@@ -44,8 +50,8 @@ def draw_curves(overrides: Sequence[str], metric: str, root: Path, output: Path 
     axes.set_title(curves_title(drawn_jobs))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    path = output or root / "figures" / f"{file_name(metric, drawn_jobs)}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = output or (folder or root / "report") / "figures" / f"{file_name(metric, drawn_jobs)}.png"
+    writable(path.parent)
     figure.savefig(path, dpi=160)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     plt.close(figure)

@@ -1,6 +1,6 @@
 """Figures 6 to 8: input, membrane potential and spikes of one FFN neuron layer at every time step (appendix A.4).
 
-Probes of trained models are kept as numbers in the store: their weights are needed once.
+Probes of trained models are kept as numbers beside the figures: their weights are needed once.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from spikelm.errors import CheckpointError, SpikeLMError
 from spikelm.report.appearance import look_of_preset
 from spikelm.report.figures.figures import Drawing, PaperFigure, Runs
 from spikelm.report.figures.style import GREY, LABEL_SIZE, PALE, new_figure, percent
+from spikelm.report.query.output import own_store, writable
 from spikelm.report.query.selection import Results, SelectedRun
 from spikelm.store.atomic import write_json
 
@@ -42,17 +44,19 @@ def kept_picture(selected: SelectedRun, results: Results) -> SitePicture:
 
 
 def _kept_probe(selected: SelectedRun, results: Results, name: str) -> Any:
-    """What `spikelm.runs.probe` says of a finished run; from runs/figures/data/ where it was asked before."""
-    path = results.selection.root / "figures" / "data" / f"{name}-{selected.run.id}.json"
-    if path.is_file():
-        return json.loads(path.read_text())
+    """What `spikelm.runs.probe` says of a finished run; from figures/data/ where it was asked before."""
+    selection, file = results.selection, Path("figures", "data", f"{name}-{selected.run.id}.json")
+    for place in (selection.folder, selection.root):  # a store like runs/reference brings them with it
+        if (place / file).is_file():
+            return json.loads((place / file).read_text())
     if selected.result is None or not (selected.run.directory / "model" / "config.json").is_file():
         raise CheckpointError(f"{selected.run.directory} has no weights", "run it again with force=true")
     from spikelm.runs import probe
 
-    model, batch = probe.load_for_probe(selected.run.directory, selected.result.config, results.selection.root)
+    model, batch = probe.load_for_probe(selected.run.directory, selected.result.config, own_store())
     value = probe.active_rates(model, batch) if name == "active_rates" else asdict(probe.picture(model, batch))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = selection.folder / file
+    writable(path.parent)
     write_json(path, value)
     return value
 

@@ -15,6 +15,7 @@ import yaml
 from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.figures.style import dark, styled
+from spikelm.report.query.output import writable
 from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
 from spikelm.store.atomic import plain, write_atomic
 
@@ -172,14 +173,13 @@ def _named(figure: PaperFigure) -> str:
     return f"{title[0].upper()}{title[1:]}"
 
 
-def write_figure(drawn: Drawn, root: Path) -> list[Path]:
-    """PNG, PDF, SVG and a dark SVG under runs/figures/, and JSON with the numbers, the runs and what is missing."""
+def write_figure(drawn: Drawn, to: Path) -> list[Path]:
+    """PNG, PDF, SVG and a dark SVG in figures/ of a folder, and JSON with the numbers, the runs and what is missing."""
     import matplotlib.pyplot as plt
 
     if drawn.figure is None:
         return []
-    folder = root / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = writable(to / "figures")
     paths = [folder / f"{drawn.name}{ending}" for ending in (".png", ".pdf", ".svg", "-dark.svg")]
     with styled():
         drawn.figure.savefig(paths[0], dpi=200)

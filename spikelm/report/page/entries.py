@@ -10,11 +10,12 @@ from pathlib import Path
 from spikelm.config.settings.schema import Config
 from spikelm.runs.labels import neuron_k, title
 from spikelm.store.result import Result
-from spikelm.store.store import Run, Store
+from spikelm.store.store import RESULT_ONLY, Run, Store
 
 #: what a run's page is made from; when none of them changes, neither does the page
 RECORDS = ("result.json", "status.json", "config.yaml", "environment.json", "metrics.csv", "traceback.txt")
 BROKEN = "broken"
+FINISHED = "finished"
 TAIL = 2000  # bytes of a metrics.csv that have its last step in them
 
 
@@ -24,7 +25,7 @@ class Record:
 
     directory: Path
     id: str | None
-    state: str  # finished, running, interrupted, failed, new or broken
+    state: str  # finished, result only, running, interrupted, failed, new or broken
     problem: str = ""
     result: Result | None = None
     config: Config | None = None  # of the result, or of config.yaml where it can be read
@@ -92,7 +93,8 @@ def read_record(root: Path, directory: Path, id: str | None) -> Record:
     if problem:
         return Record(directory, id, BROKEN, f"result.json {problem}", config=run.saved_config())
     if result is not None:
-        return Record(directory, id, "finished", result=result, config=result.config)
+        state = RESULT_ONLY if run.has_only(result) else FINISHED
+        return Record(directory, id, state, result=result, config=result.config)
     aside = sorted(path.name for path in directory.glob("result.json.corrupt-*"))
     note = f"a result that could not be read was moved to {aside[-1]}" if aside else ""
     said = "; ".join(filter(None, (run.status.message, note)))

@@ -13,7 +13,9 @@ from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.runs.labels import title, with_steps
 from spikelm.store.result import Result
-from spikelm.store.store import Run, Store
+from spikelm.store.store import RESULT_ONLY, Run, Store
+
+ALONE = "*"  # marks the score of a run of which only the result is there
 
 
 def list_runs(root: Path) -> int:
@@ -30,9 +32,11 @@ def list_runs(root: Path) -> int:
         table.add_column(column, overflow="fold", no_wrap=column in ("run", "task"))
     for column in ("firing", "mJ fp32", "time"):
         table.add_column(column, justify="right", no_wrap=True)
-    for run in runs:
-        table.add_row(*_cells(run))
+    for cells in (rows := [_cells(run) for run in runs]):
+        table.add_row(*cells)
     console.print(table)
+    if alone := sum(cells[4].endswith(ALONE) for cells in rows):
+        console.print(f"{ALONE} {RESULT_ONLY}: {alone} runs, which came without weights and curves", soft_wrap=True)
     return len(runs)
 
 
@@ -55,7 +59,7 @@ def _cells(run: Run) -> list[str]:
     rate, energy = result.firing_rate.mean, result.energy_mj.fp32
     return [
         *first,
-        result.first_metric,
+        f"{result.first_metric}{ALONE}" if run.has_only(result) else result.first_metric,
         "" if rate is None else f"{rate:.1%}",
         "" if energy is None else significant(energy),
         duration(result.seconds),

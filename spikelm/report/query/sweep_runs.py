@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from spikelm.config.compose import load_config
 from spikelm.config.overrides import sweep_values
@@ -31,14 +32,17 @@ class Job:
         return " ".join(["spikelm-run", *self.overrides])
 
 
-def jobs_of(overrides: Sequence[str]) -> list[Job]:
-    """Every combination, as Hydra's sweeper makes it; what names the same run (T of the ANN) comes once."""
+def jobs_of(overrides: Sequence[str], root: Path | None = None) -> list[Job]:
+    """Every combination, as Hydra's sweeper makes it; what names the same run (T of the ANN) comes once.
+
+    The runs are those of the store `root`, where it is given.
+    """
     if misplaced := [override for override in overrides if override.startswith("-")]:
         raise ConfigError(f"{misplaced[0]} is not an override", "options come before the overrides")
     jobs: dict[str, Job] = {}
     for combination in itertools.product(*sweep_values(overrides)):
         config = load_config(combination)
-        run = open_run(config)
+        run = open_run(config, root)
         jobs.setdefault(run.id, Job(tuple(combination), config, run))
     return list(jobs.values())
 

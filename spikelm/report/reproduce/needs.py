@@ -54,6 +54,7 @@ def needs_of(wanted: Sequence[SelectedRun], timings: Timings) -> list[Need]:
     """The wanted runs with all they need, each once, what is needed first coming first."""
     needs: dict[str, Need] = {}
     asked = {one.run.id: one.config for one in wanted}
+    root = wanted[0].run.root if wanted else None
     waited_for: set[str] = set()
     again: set[str] = set()
 
@@ -68,7 +69,7 @@ def needs_of(wanted: Sequence[SelectedRun], timings: Timings) -> list[Need]:
 
     def visit_before(config: Config) -> None:
         for role, needed in prerequisites(config).items():
-            before = open_run(needed)
+            before = open_run(needed, root)
             waited_for.add(before.id)
             if before.finished and before.id not in again and not (before.directory / "model").is_dir():
                 again.add(before.id)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich import box
@@ -18,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from spikelm.report.query.output import writable
 from spikelm.report.tables.cells import Cell, Line, TableData, cell_dict, letter, mark
 from spikelm.store.atomic import write_atomic
 
@@ -76,12 +79,12 @@ def headings_of(data: TableData) -> list[str]:
     return ["system", *([] if data.ours_only else [""]), *data.columns.values()]
 
 
-def markdown(data: TableData) -> str:
-    """Cells of one run link to it; those of several to the list of runs below."""
+def markdown(data: TableData, store: str = "..") -> str:
+    """Cells of one run link to it in the store; those of several to the list of runs below."""
     rows = rows_of(
         data,
         {
-            "ours": lambda cell: _linked(cell) + (mark(cell.footnotes) if data.ours_only else ""),
+            "ours": lambda cell: _linked(cell, store) + (mark(cell.footnotes) if data.ours_only else ""),
             "paper": lambda cell: cell.paper_text + mark(cell.footnotes),
             "difference": lambda cell: cell.difference_text,
         },
@@ -95,7 +98,7 @@ def markdown(data: TableData) -> str:
             "",
             "## Runs",
             "",
-            *(_run_lines(line) for line in data.lines if any(c.runs for c in line.cells.values())),
+            *(_run_lines(line, store) for line in data.lines if any(c.runs for c in line.cells.values())),
         ]
     if data.missing:
         parts += ["", f"## Not run ({len(data.missing)})", "", *(f"- `{command}`" for command in data.missing)]
@@ -118,21 +121,22 @@ def state_of(data: TableData) -> list[str]:
     return [f"Runs that are missing: {len(data.missing)}; {without}.{seeds}"]
 
 
-def _linked(cell: Cell) -> str:
+def _linked(cell: Cell, store: str) -> str:
     if not cell.runs:
         return ""
-    linked = f"[{cell.ours_text}]({link(cell.runs[0][1]) if len(cell.runs) == 1 else '#runs'})"
+    target = link(store, cell.runs[0][1]) if len(cell.runs) == 1 else "#runs"
+    linked = f"[{cell.ours_text}]({target})"
     return f"**{linked}**" if cell.best else linked
 
 
-def link(directory: str) -> str:
-    """From runs/tables/ to a run's result."""
-    return f"../{directory}/result.json"
+def link(store: str, directory: str) -> str:
+    """From the file of a table to a run's result."""
+    return f"{store}/{directory}/result.json"
 
 
-def _run_lines(line: Line) -> str:
+def _run_lines(line: Line, store: str) -> str:
     runs = dict.fromkeys(run for cell in line.cells.values() for run in cell.runs)
-    links = [f"{directory.partition('/')[0]} [{id[:8]}]({link(directory)})" for id, directory in runs]
+    links = [f"{directory.partition('/')[0]} [{id[:8]}]({link(store, directory)})" for id, directory in runs]
     return f"- {line.name}{f' (`system={line.system}`)' if line.system else ''}: {', '.join(links)}"
 
 
@@ -295,12 +299,12 @@ def _blocks(rows: Sequence[Sequence[str]], words: int, width: int) -> list[list[
     return blocks
 
 
-def write_table(data: TableData, root: Path) -> list[Path]:
-    """Write it in every format to runs/tables/."""
-    folder = root / "tables"
-    folder.mkdir(parents=True, exist_ok=True)
+def write_table(data: TableData, to: Path, store: Path | None = None) -> list[Path]:
+    """Write it in every format to tables/ of a folder; its links go to the store, where that is another folder."""
+    folder = writable(to / "tables")
+    linked = partial(markdown, store=os.path.relpath(store or to, folder))
     paths = []
     for ending, text_of in FORMATS.items():
         paths.append(folder / f"{data.name}.{ending}")
-        write_atomic(paths[-1], text_of(data))
+        write_atomic(paths[-1], linked(data) if ending == "md" else text_of(data))
     return paths
