@@ -14,8 +14,9 @@ from hydra.core.config_store import ConfigStore
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from spikelm.config.checks import all_keys, typed
+from spikelm.config.checks import all_keys, resolved, typed
 from spikelm.config.devices import uses_gpu
+from spikelm.config.option_files import compose_plain
 from spikelm.config.paths import config_dir, default_runs_dir
 from spikelm.config.plugins import config_dirs, config_files, option_names
 from spikelm.config.redact import refuse_secrets
@@ -43,7 +44,13 @@ def _register(runs_dir: str) -> None:
 
 def load_config(overrides: Sequence[str]) -> Config:
     """Compose and check one config from command-line style overrides."""
-    return typed(compose_config(overrides))
+    refuse_secrets(overrides)
+    register_schema()
+    try:
+        cfg = compose_plain(overrides)
+    except Exception:  # words about Hydra itself, or a mistake: Hydra's own way composes the one and tells the other
+        return typed(compose_config(overrides))
+    return resolved(cfg)
 
 
 def compose_config(overrides: Sequence[str], search_path: str | None = None) -> DictConfig:
