@@ -85,6 +85,16 @@ class Config(Composed):
         return kind_of(self.backbone)
 
     @property
+    def architecture(self) -> str:
+        """What people call its plain model: BERT, mBART, MiniLM."""
+        return self.backbone.title or self.kind.title
+
+    @property
+    def rows_from(self) -> str:
+        """Where its rows or documents come from; a task with files of its own reads them, whatever the source."""
+        return "local" if self.task.files else self.source.name
+
+    @property
     def run(self) -> str:
         """The kind of run it is, as fields name what they decide: pretraining, general distillation or fine-tuning."""
         return {"pretrain": PRETRAINING, "general": GENERAL}.get(self.task.kind, FINE_TUNING)
@@ -163,5 +173,11 @@ class Config(Composed):
 
 @lru_cache(maxsize=1)
 def structured(runs_dir: str) -> Any:
-    """The schema as OmegaConf has it, made once for a default store; not to be changed: a merge starts from a copy."""
-    return OmegaConf.structured(Composed)
+    """The schema as OmegaConf has it, made once for a default store; not to be changed: a merge starts from a copy.
+
+    An argument of a neuron or quantiser may be set where its file leaves it out: its class says what it may be.
+    """
+    schema: Any = OmegaConf.structured(Composed)
+    for group in (schema.neuron, schema.weights):
+        OmegaConf.set_struct(group, False)
+    return schema

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 import yaml
@@ -10,7 +9,6 @@ import yaml
 from spikelm.config.paths import config_dir
 from spikelm.report.claims.claims import Quantity
 from spikelm.report.show_result import readable
-from spikelm.report.tables.build import TEXTS
 
 MEASURES = {
     "avg": "average score",
@@ -25,15 +23,15 @@ MEASURES = {
     "losses_fall": "every wider model has a lower pretraining loss",
     "loss_sum": "sum of the pretraining losses over all widths",
 }
+ARCHITECTURES = {"sum": "BART", "mt": "mBART"}  # of text tasks, by the first word of their name
 TRUTHS = ("fully", "decoding_fully", "losses_fall")  # measures that are 1 or 0
 
 
 def quantity_words(quantity: Quantity) -> str:
     """What is measured, of which system, on which task."""
     what = MEASURES.get(quantity.measure, quantity.measure) if quantity.measure else readable(quantity.metric)
-    system = _system_words(quantity.system)
-    if quantity.task in TEXTS:  # the same system in the architecture of a text task
-        system = re.sub(r"BERT\b", "BART", system)
+    architecture = ARCHITECTURES.get(quantity.task.partition("/")[0], "BERT")
+    system = _system_words(quantity.system).replace("${architecture:}", architecture)
     return f"{system}{f', {quantity.task}' if quantity.task else ''}: {what}"
 
 
@@ -46,7 +44,7 @@ def value_text(quantity: Quantity | None, value: float) -> str:
 
 @lru_cache(maxsize=256)
 def _system_words(system: str) -> str:
-    """The title of a system, and its T where it is not an ANN."""
+    """The title of a system as its file has it, and its T where it is not an ANN."""
     path = config_dir() / "system" / f"{system}.yaml"
     if not path.is_file():
         return system

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal
 
 Better = Literal["higher", "lower", ""]
@@ -16,11 +15,3 @@ def better(name: str) -> Better:
     if name in NEITHER:
         return ""
     return "lower" if any(word in name.lower() for word in LOWER) else "higher"
-
-
-def best(values: Iterable[float | None], direction: Better) -> float | None:
-    """The best of the values there are; None where nothing is better, or where all are the same."""
-    found = {value for value in values if value is not None}
-    if not direction or len(found) < 2:
-        return None
-    return min(found) if direction == "lower" else max(found)

@@ -11,13 +11,14 @@ from statistics import fmean
 from typing import Any
 
 from spikelm.catalog.energy import PICOJOULE, Term, site_rate
+from spikelm.catalog.quantities import bits_text, duration, gigabytes, millijoules, rows_text
 from spikelm.config.recorded import to_record
 from spikelm.errors import SpikeLMError
 from spikelm.measure.workload import measured_terms
 from spikelm.report.page.better import Better, better
 from spikelm.report.page.charts import CurveChart, Line
 from spikelm.report.page.entries import Record
-from spikelm.report.page.numbers import energy_text, seconds_text, significant
+from spikelm.report.page.numbers import rounded
 from spikelm.report.page.series import Curve, read_curves
 from spikelm.report.show_result import readable
 from spikelm.store.result import FiringRate, Result, Sample, SpikeDriven
@@ -147,23 +148,23 @@ def _measures(result: Result) -> Iterator[Measure]:
             beside = ann[precision]
             against = ""
             if result.spikes and beside and energy:
-                against = f"{energy_text(beside)} mJ as ANN, {beside / energy:.1f} times as much"
-            yield Measure(f"energy {precision}, one inference", f"{energy_text(energy)} mJ", against)
+                against = f"{millijoules(beside)} as ANN, {beside / energy:.1f} times as much"
+            yield Measure(f"energy {precision}, one inference", millijoules(energy), against)
     if rate.mean is not None:
         initial = rate.initial_mean_over_sites
         before = "" if initial is None else f"{initial:.1%} mean over sites before training"
         yield Measure("firing rate, weighted by MACs", f"{rate.mean:.1%}", before)
-    bits = ["ternary" if count == "ter" else str(count) for count in (result.bits.weights, result.bits.activations)]
-    yield Measure("bits of weights, activations", ", ".join(bits))
+    bits = f"{bits_text(result.bits.weights)}, {bits_text(result.bits.activations)}"
+    yield Measure("bits of weights, activations", bits)
     if result.energy_detail:
         text = result.energy_detail.generated
         lengths = f"{text.mean_source:.0f} tokens read, {text.mean_target:.0f} tokens written, {text.beams} beams"
-        against = f"{energy_text(text.ann_fp32)} mJ as ANN; {lengths}"
-        yield Measure("energy fp32, one generated text", f"{energy_text(text.fp32)} mJ", against)
+        against = f"{millijoules(text.ann_fp32)} as ANN; {lengths}"
+        yield Measure("energy fp32, one generated text", millijoules(text.fp32), against)
     yield Measure("parameters", f"{result.parameters:,}")
     yield Measure("steps", f"{result.steps:,}")
-    yield Measure("time", seconds_text(result.seconds))
-    yield Measure("peak memory", f"{result.peak_memory_mb:,.0f} MB")
+    yield Measure("time", duration(result.seconds))
+    yield Measure("peak memory", gigabytes(result.peak_memory_mb / 1e3))
 
 
 def _curves(curves: Mapping[str, Curve]) -> list[CurveChart]:
@@ -191,7 +192,7 @@ def _curves(curves: Mapping[str, Curve]) -> list[CurveChart]:
 
 
 def _line(name: str, steps: Sequence[float], values: Sequence[float]) -> Line:
-    return Line(name, list(map(significant, steps)), list(map(significant, values)))
+    return Line(name, list(map(rounded, steps)), list(map(rounded, values)))
 
 
 def _site_curves(curves: Mapping[str, Curve]) -> list[CurveChart]:
@@ -265,7 +266,7 @@ def _about(result: Result) -> dict[str, str]:
     """Where the numbers come from: data, seed, code, libraries."""
     facts = {
         "finished": result.finished_at,
-        "rows": ", ".join(f"{split} {count:,}" for split, count in result.source.rows.items()),
+        "rows": rows_text(result.source.rows, result.source.available),
         "hash of the data": result.source.content_hash,
         "reported epoch": result.select,
         "recipe": result.recipe,

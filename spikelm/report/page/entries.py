@@ -11,15 +11,14 @@ from spikelm.config.settings.schema import Config
 from spikelm.report.appearance import look_of
 from spikelm.report.page.better import Better, better
 from spikelm.report.page.charts import ShownLook, shown_look
-from spikelm.report.query.settings import neuron_k
+from spikelm.runs.labels import neuron_k, title
 from spikelm.store.result import Result
-from spikelm.store.store import Run, Store
+from spikelm.store.store import RESULT_ONLY, Run, Store
 
 #: what a run's page is made from; when none of them changes, neither does the page
 RECORDS = ("result.json", "status.json", "config.yaml", "environment.json", "metrics.csv", "traceback.txt")
 BROKEN = "broken"
 FINISHED = "finished"
-RESULT_ONLY = "result only"  # finished, but neither weights nor curves are here
 TAIL = 2000  # bytes of a metrics.csv that have its last step in them
 
 
@@ -113,7 +112,7 @@ def read_record(root: Path, directory: Path, id: str | None) -> Record:
     if problem:
         return Record(directory, id, BROKEN, f"result.json {problem}", config=run.saved_config())
     if result is not None:
-        state = RESULT_ONLY if _has_only(directory, result) else FINISHED
+        state = RESULT_ONLY if run.has_only(result) else FINISHED
         return Record(directory, id, state, result=result, config=result.config)
     aside = sorted(path.name for path in directory.glob("result.json.corrupt-*"))
     note = f"a result that could not be read was moved to {aside[-1]}" if aside else ""
@@ -121,17 +120,12 @@ def read_record(root: Path, directory: Path, id: str | None) -> Record:
     return Record(directory, id, run.state, said, config=run.saved_config())
 
 
-def _has_only(directory: Path, result: Result) -> bool:
-    """Whether none of the files that a run's result lists is there: the result alone was copied."""
-    return bool(result.files) and not any((directory / name).exists() for name in result.files)
-
-
 def row_of(record: Record) -> RunRow:
     """The row of a run: what its directory, its config and its result say."""
     about: dict[str, object] = {} if record.result else _progress(record)
     if (config := record.config) is not None:
         about |= {"neuron": config.neuron.name, "T": config.T if config.spiking else None, "k": neuron_k(config)}
-        about |= {"scale": config.scale, "source": config.source.name, "seed": config.seed}
+        about |= {"scale": config.scale, "source": config.rows_from, "seed": config.seed}
     if (result := record.result) is not None:
         about |= {"metric": result.score_name, "score": result.score, "seconds": result.seconds}
         about |= {"firing": result.firing_rate.mean, "energy": result.energy_mj.fp32, "ann": result.energy_ann_mj.fp32}
@@ -158,12 +152,10 @@ def _task(record: Record) -> str:
 
 
 def _system(record: Record) -> str:
-    """The system's name; a run without one has a label, whose end (scale, source, seed) has columns of its own."""
-    label = record.directory.name.rpartition("-")[0]
-    if (config := record.config) is None:
-        return label
-    name = record.result.system if record.result else config.system.title or label
-    return name.removesuffix(f"-{config.scale}-{config.source.name}-s{config.seed}")
+    """What people call it; without a config, what its directory is called."""
+    if record.result is not None:
+        return record.result.system
+    return title(record.config) if record.config else record.directory.name.rpartition("-")[0]
 
 
 def _steps(record: Record) -> tuple[int | None, int | None]:

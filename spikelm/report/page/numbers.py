@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from spikelm.catalog.quantities import duration, significant
+
 
 def fixed(value: float | None, digits: int = 2) -> str:
     """A number with so many decimals; empty for none."""
@@ -9,10 +11,8 @@ def fixed(value: float | None, digits: int = 2) -> str:
 
 
 def energy_text(value: float | None) -> str:
-    """An energy: two decimals from 1 on, else three significant digits; never rounded to nothing."""
-    if value is None:
-        return ""
-    return f"{value:.2f}" if abs(value) >= 1 else f"{value:#.3g}" if abs(value) >= 1e-4 else f"{value:.3g}"
+    """An energy without its unit, as its column says it."""
+    return "" if value is None else significant(value)
 
 
 def percent(value: float | None) -> str:
@@ -26,17 +26,8 @@ def count(value: float | None) -> str:
 
 
 def seconds_text(value: float | None) -> str:
-    """How long something took: 45 s, 3 min 20 s, 2 h 5 min."""
-    if value is None:
-        return ""
-    whole = round(value)
-    if whole < 1:
-        return f"{value:.1f} s"
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    """How long something took, with its unit."""
+    return "" if value is None else duration(value)
 
 
 def when(value: str) -> str:
@@ -44,6 +35,6 @@ def when(value: str) -> str:
     return value[:16].replace("T", " ")
 
 
-def significant(value: float) -> float:
+def rounded(value: float) -> float:
     """Six significant digits: more than a screen can show, and half the bytes."""
     return float(f"{value:.6g}")

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from spikelm.report.page.better import Better, better
 from spikelm.report.page.charts import Point, ScatterChart
-from spikelm.report.page.entries import FINISHED, RESULT_ONLY, RunRow
+from spikelm.report.page.entries import FINISHED, RunRow
 from spikelm.report.page.numbers import energy_text
 from spikelm.report.page.sections import Sections, TableCell, TableRow, TableSection
+from spikelm.store.store import RESULT_ONLY
 
 STATES = (FINISHED, RESULT_ONLY, "running", "interrupted", "failed", "broken", "new")
 LATEST = 10

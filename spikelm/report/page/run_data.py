@@ -11,7 +11,7 @@ from typing import Any
 
 from spikelm.report.page.details import RunPage
 from spikelm.report.page.entries import RunRow
-from spikelm.report.page.numbers import significant
+from spikelm.report.page.numbers import rounded
 
 
 def run_data(row: RunRow, page: RunPage, command: str) -> str:
@@ -31,14 +31,12 @@ def run_data(row: RunRow, page: RunPage, command: str) -> str:
         "scores": [{"name": one.name, "value": one.value, "better": one.better} for one in page.scores],
         "measures": [asdict(one) for one in page.measures],
         "firing": [
-            {"stack": grid.stack, "layer": layer, "kind": kind, "rate": significant(cell.rate)}
+            {"stack": grid.stack, "layer": layer, "kind": kind, "rate": rounded(cell.rate)}
             for grid in page.firing
             for layer, cells in grid.layers.items()
             for kind, cell in cells.items()
         ],
-        "energy": [{"name": line.name, "mj": significant(line.mj)} for line in page.energy.lines]
-        if page.energy
-        else [],
+        "energy": [{"name": line.name, "mj": rounded(line.mj)} for line in page.energy.lines] if page.energy else [],
         "config": {key: _config_text(value) for key, value in page.config.items()},
         "samples": [sample.model_dump() for sample in page.samples],
     }

@@ -7,7 +7,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from spikelm.report.appearance import look_of, look_of_preset
 from spikelm.report.claims.claims import Quantity, load_claims
 from spikelm.report.claims.quantity_words import quantity_words, value_text
-from spikelm.report.page.better import Better, best, better
+from spikelm.report.page.better import Better, better
 from spikelm.report.page.charts import ShownLook, shown_look
 
 CELL = re.compile(r"(?P<ours>.*?) ?\((?P<paper>[^()]*)\)")  # of a Markdown table: ours and the paper's in brackets
@@ -217,39 +217,17 @@ def _from_json(path: Path, runs: Runs) -> TableSection:
         )
         for line in raw["lines"]
     ]
-    return _marked(
-        TableSection(
-            name=path.stem,
-            made=_made(path),
-            title=f"Table {raw['id']}: {raw['title']}",
-            where=raw["where"],
-            columns=[TableColumn(name, heading, better(name)) for name, heading in columns.items()],
-            rows=rows,
-            footnotes=raw.get("footnotes", []),
-            notes=[*([raw["computed_from"]] if raw.get("computed_from") else []), *raw.get("notes", [])],
-            missing=raw.get("missing", []),
-        )
+    return TableSection(
+        name=path.stem,
+        made=_made(path),
+        title=f"Table {raw['id']}: {raw['title']}",
+        where=raw["where"],
+        columns=[TableColumn(name, heading, better(name)) for name, heading in columns.items()],
+        rows=rows,
+        footnotes=raw.get("footnotes", []),
+        notes=[*([raw["computed_from"]] if raw.get("computed_from") else []), *raw.get("notes", [])],
+        missing=raw.get("missing", []),
     )
-
-
-def _marked(table: TableSection) -> TableSection:
-    """The table with the best of each column marked; equal ones, as they are printed, are all marked."""
-    texts: list[str | None] = []
-    for place, column in enumerate(table.columns):
-        cells = [row.cells[place] for row in table.rows]
-        first = best((cell.value for cell in cells), column.better)
-        texts.append(next((cell.ours for cell in cells if cell.value == first), None) if first is not None else None)
-    rows = [
-        replace(
-            row,
-            cells=[
-                replace(cell, best=bool(cell.ours) and cell.ours == text)
-                for cell, text in zip(row.cells, texts, strict=True)
-            ],
-        )
-        for row in table.rows
-    ]
-    return replace(table, rows=rows)
 
 
 def _cell(raw: Mapping[str, Any], runs: Runs) -> TableCell:
@@ -264,6 +242,7 @@ def _cell(raw: Mapping[str, Any], runs: Runs) -> TableCell:
         runs=[run.name for run in linked],
         marks=[place + 1 for place in raw.get("footnotes", [])],
         tip=_tip(linked, raw.get("by_seed") or []),
+        best=bool(raw.get("best")),
     )
 
 

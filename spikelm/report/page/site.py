@@ -28,8 +28,10 @@ from spikelm.report.page.details import RunPage, details
 from spikelm.report.page.entries import Record, RunRow
 from spikelm.report.page.run_data import run_data
 from spikelm.report.page.sections import LinkedRun, Runs, read_sections
+from spikelm.report.query.output import writable
 from spikelm.report.query.rerun import SECONDS, Commands, Settings
 from spikelm.store.hashing import digest
+from spikelm.store.store import RESULT_ONLY
 
 TEMPLATES = Path(__file__).parent / "templates"
 STATE = ".state.json"  # what the last build knew of each run
@@ -121,6 +123,7 @@ class Site:
 
     def build(self) -> Built:
         """Bring every page up to date."""
+        writable(self.folder / "run")
         with disk_errors(self.folder):
             for part in ("run", "data", "assets"):
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
@@ -178,7 +181,7 @@ class Site:
 
         What has no result may change its state without a file that says so: it is looked at every time.
         """
-        finished = run.row.state in (entries.FINISHED, entries.RESULT_ONLY)
+        finished = run.row.state in (entries.FINISHED, RESULT_ONLY)
         return finished and (run.command is not None or commands.late) and self._page(run.row.name).is_file()
 
     def _write_lists(self, rows: list[RunRow], runs: Runs) -> int:
@@ -272,7 +275,7 @@ class Site:
 
 def _newest_first(row: RunRow) -> tuple[int, list[int], str]:
     """What is going on first, then by the time it was finished; what has no result last."""
-    place = {"running": 0, entries.FINISHED: 1, entries.RESULT_ONLY: 1}.get(row.state, 2)
+    place = {"running": 0, entries.FINISHED: 1, RESULT_ONLY: 1}.get(row.state, 2)
     return (place, [-ord(letter) for letter in row.finished_at], row.directory)
 
 

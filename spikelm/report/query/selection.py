@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from spikelm.config.compose import load_config
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.settings.schema import Config
-from spikelm.report.query.composed import composed
 from spikelm.runs.experiment import open_run
 from spikelm.runs.identity import identity
 from spikelm.store.hashing import digest
@@ -22,21 +22,36 @@ FILES = ("source.root=", "source.text_root=", "source.tokenizer=", "source.mirro
 SEEDS = (42,)  # where none are asked for
 
 
+@lru_cache(maxsize=4096)
+def composed(*overrides: str) -> Config:
+    """The config of overrides, composed once; not to be changed in place."""
+    return load_config(overrides)
+
+
 @dataclass(frozen=True)
 class Selection:
-    """Scale, source (empty: the scale's own), seeds, store and further overrides of every run."""
+    """Scale, source (empty: the scale's own), seeds, store and further overrides of every run.
+
+    `to` is the folder for what is made of them; without one it is report/ of the store.
+    """
 
     scale: str = "mini"
     source: str = ""
     seeds: tuple[int, ...] = SEEDS
     root: Path = field(default_factory=lambda: Path(default_runs_dir()))
     overrides: tuple[str, ...] = ()
+    to: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where tables, figures and claims go."""
+        return self.to or self.root / "report"
 
     @property
     def options(self) -> list[str]:
         """The overrides that every run of the selection has, its seed apart."""
         source = [f"source={self.source}"] if self.source else []
-        return [f"scale={self.scale}", *source, f"runs_dir={self.root}", *self.overrides]
+        return [f"scale={self.scale}", *source, *self.overrides]
 
     @cached_property
     def extra(self) -> list[str]:
@@ -48,12 +63,12 @@ class Selection:
         if not override.startswith(("trainer=", "trainer.")):
             return False
         others = ("task=pretrain", "neuron=bispike", *(one for one in self.options if one != override))
-        return identity(composed((*others, override), self.root)) == identity(composed(others, self.root))
+        return identity(composed(*others, override)) == identity(composed(*others))
 
     @cached_property
     def source_name(self) -> str:
         """The source, by name also where it is the scale's own."""
-        return self.source or composed(("task=pretrain", *self.options), self.root).source.name
+        return self.source or composed("task=pretrain", *self.options).source.name
 
     @property
     def where(self) -> str:
@@ -82,9 +97,8 @@ class Wanted(NamedTuple):
         return [f"system={self.system}", f"task={self.task}", *selection.options, *self.extra, f"seed={self.seed}"]
 
     def command(self, selection: Selection) -> str:
-        """What makes it; the store is left out."""
-        words = [word for word in self.overrides(selection) if not word.startswith("runs_dir=")]
-        return " ".join(["spikelm-run", *words])
+        """What makes it."""
+        return " ".join(["spikelm-run", *self.overrides(selection)])
 
 
 class SelectedRun(NamedTuple):
@@ -107,11 +121,11 @@ class Results:
         """The run of a system on a task. A pretrained or general run has the seed of its stage: all seeds share it."""
         wanted = Wanted(system, task, self.selection.seeds[0] if seed is None else seed, tuple(extra))
         if wanted not in self._found:
-            config = composed(tuple(wanted.overrides(self.selection)), self.selection.root)
+            config = composed(*wanted.overrides(self.selection))
             if task in ("pretrain", "general_distill"):
                 stage = config.pretrain if task == "pretrain" else config.general
                 config = replace(config, seed=stage.seed)
                 wanted = wanted._replace(seed=stage.seed)
-            run = open_run(config)
+            run = open_run(config, self.selection.root)
             self._found[wanted] = SelectedRun(wanted, config, run, run.result())
         return self._found[wanted]

@@ -10,11 +10,13 @@ from typing import Any
 WHERE = "scale=mini, source=embedded, seed 42"
 
 
-def cell(ours: float | None, text: str, runs: Sequence[str] = (), by_seed: Sequence[float] = ()) -> dict[str, Any]:
+def cell(
+    ours: float | None, text: str, runs: Sequence[str] = (), by_seed: Sequence[float] = (), best: bool = False
+) -> dict[str, Any]:
     """A cell of which the paper has no number."""
     linked = [{"id": id, "directory": "x"} for id in runs]
     texts = {"ours": text, "paper": "–", "difference": ""}
-    return {"ours": ours, "by_seed": list(by_seed), "text": texts, "runs": linked, "footnotes": []}
+    return {"ours": ours, "by_seed": list(by_seed), "best": best, "text": texts, "runs": linked, "footnotes": []}
 
 
 def write_table(root: Path, number: int, lines: Sequence[dict[str, Any]], columns: dict[str, str]) -> None:

@@ -101,7 +101,10 @@ def test_every_quantity_of_the_claims_has_words() -> None:
     from spikelm.report.claims.claims import load_claims
     from spikelm.report.claims.quantity_words import MEASURES, quantity_words
 
+    words = {claim.id: [quantity_words(quantity) for quantity in claim.ours.values()] for claim in load_claims()}
+    assert words["xsum-close-to-bart"][0] == "BART, sum/xsum: ROUGE-L, F1 %, test", "of a text task it is not BERT"
     for claim in load_claims():
+        assert not [text for text in words[claim.id] if "$" in text], claim.id
         for quantity in claim.ours.values():
             assert not quantity.measure or quantity.measure in MEASURES, claim.id
             assert "_" not in quantity_words(quantity).replace("BERT_", "").replace("SpikeLM_", "").replace(
