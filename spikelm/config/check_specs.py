@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from spikelm.config import trust
 from spikelm.config.class_rules import rules_of
-from spikelm.config.settings.fields import nearest
-from spikelm.config.settings.specs import ClassSpec, NeuronSpec, QuantizerSpec
+from spikelm.config.plugins import option_file, option_names
+from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.suggestions import either, nearest
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 
@@ -32,14 +35,31 @@ def _check_bits(bits: int | str, group: str) -> None:
         raise ConfigError(f"{group}.bits={bits} is not valid; valid: ter, or a whole number of at least 1")
 
 
-def _check_arguments(spec: ClassSpec, group: str) -> None:
+def _check_arguments(spec: NeuronSpec | QuantizerSpec, group: str) -> None:
     if spec:
         trust.refuse(str(spec.target), f"{group} class")
     rules = rules_of(spec.target) if spec else {}
     for key, value in spec.arguments.items():
         if key not in rules:
-            raise ConfigError(f"unknown key {group}.{key}{nearest(key, rules)}")
+            raise _not_an_argument(spec, group, key, list(rules))
         _check_value(f"{group}.{key}", value, rules[key])
+
+
+def _not_an_argument(spec: NeuronSpec | QuantizerSpec, group: str, key: str, arguments: list[str]) -> ConfigError:
+    """An argument that the class does not take: whose it is, or what was meant."""
+    option = group.rpartition(".")[2]
+    having = [name for name in option_names(option) if _names(option_file(option, name), key)]
+    if not having:
+        return ConfigError(f"unknown key {group}.{key}{nearest(f'{group}.{key}', [f'{group}.{a}' for a in arguments])}")
+    takes = f"takes {', '.join(arguments)}" if arguments else "takes no arguments"
+    return ConfigError(
+        f"unknown key {group}.{key}; {option}={spec.name} {takes}", f"{option}={either(having)} has {key}"
+    )
+
+
+def _names(option: Path | None, key: str) -> bool:
+    """Whether the file of an option has a line for a key."""
+    return option is not None and f"\n{key}:" in option.read_text(encoding="utf-8")
 
 
 def _check_value(key: str, value: object, rule: Rule) -> None:
