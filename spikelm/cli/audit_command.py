@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from spikelm.catalog.kinds import KINDS
 from spikelm.cli.find_run import find_result
-from spikelm.config.paths import default_runs_dir
+from spikelm.cli.manual import MISTAKE, Manual, ManualParser, add_runs_dir
 from spikelm.errors import ConfigError
+
+AUDIT = Manual(
+    "spikelm-audit",
+    "which matmuls of a finished run are spike-driven",
+    "Loads the model of a finished run and looks at every matrix multiplication of a real forward pass: where one side "
+    "is spikes, additions are enough. The verdict is compared with the one in the run's result.",
+    {"spikelm-audit 3f2a": "the run whose id begins with 3f2a; spikelm-report lists the ids"},
+    {0: "the verdict is that of the result", 1: "it is another one, or there is no such run", 2: MISTAKE},
+    ("docs/internals/result.md",),
+)
 
 
 def audit_main(argv: Sequence[str]) -> int:
     """Audit a finished run's model on its own measurement samples."""
-    parser = argparse.ArgumentParser(
-        prog="spikelm-audit",
-        description="Which matrix multiplications of a finished run are spike-driven, seen in a real forward pass.",
-    )
-    parser.add_argument("run", help="a run directory, or the first digits of a run id")
-    parser.add_argument("--runs-dir", default=default_runs_dir())
+    parser = ManualParser(AUDIT)
+    parser.add_argument("run", metavar="RUN", help="a run directory, or the first digits of a run id")
+    add_runs_dir(parser)
     args = parser.parse_args(argv)
     result, directory = find_result(args.run, Path(args.runs_dir))
     config = result.config

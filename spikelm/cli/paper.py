@@ -18,8 +18,6 @@ from spikelm.report.tables.build import build_table, refused_rows, table_runs
 from spikelm.report.tables.formats import show_table, write_table
 from spikelm.report.tables.paper_table import TABLES, PaperTable, load_table
 
-__all__ = ["FIGURES", "add_selection", "claims", "figure", "reference", "reproduce", "selection_of", "table"]
-
 #: keys that the command's own options or the table's rows decide
 TAKEN = {
     "scale": "--scale",
@@ -29,14 +27,6 @@ TAKEN = {
     "runs_dir": "--runs-dir",
     "system": "the table's rows",
 }
-
-
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    """The options that say which runs."""
-    parser.add_argument("--scale", default="mini")
-    parser.add_argument("--source", default="", help="embedded, local or hub; the scale's own by default")
-    parser.add_argument("--seeds", default="42", help="comma-separated; several give mean ± standard deviation")
-    parser.add_argument("--tasks", default="", help="only these, comma-separated: glue/rte,glue/cola")
 
 
 def selection_of(args: argparse.Namespace) -> Selection:

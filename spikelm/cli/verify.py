@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spikelm.config.paths import default_runs_dir
+from spikelm.cli.manual import MISTAKE, Manual, ManualParser, add_runs_dir
 from spikelm.store.checksums import SEAL, SUMS, broken_seal, damaged, damaged_in
 from spikelm.store.store import Run, Store
+
+VERIFY = Manual(
+    "spikelm-verify",
+    "the store against its checksums",
+    "Reads every file of the runs, checkpoints and caches that has a checksum (sha256), and names those that are "
+    "missing or not as they were written, with what becomes of each. Nothing is changed, unless --repair asks for it.",
+    {
+        "spikelm-verify": "look at the whole store",
+        "spikelm-verify --repair": "and write damaged config.yaml files again",
+    },
+    {0: "nothing is damaged", 1: "something is, and stays so", 2: MISTAKE},
+    ("docs/internals/reliability.md",),
+)
 
 
 @dataclass(frozen=True)
@@ -22,11 +34,8 @@ class Damage:
 
 def verify_main(argv: Sequence[str]) -> int:
     """List what is damaged; 1 when something is and stays so."""
-    parser = argparse.ArgumentParser(
-        prog="spikelm-verify",
-        description="Compare every run, checkpoint and cache with its checksums (sha256).",
-    )
-    parser.add_argument("--runs-dir", default=default_runs_dir())
+    parser = ManualParser(VERIFY)
+    add_runs_dir(parser)
     parser.add_argument("--repair", action="store_true", help="write a damaged config.yaml again, from its result")
     args = parser.parse_args(argv)
     root, left, runs = Path(args.runs_dir), 0, 0

@@ -110,7 +110,8 @@ def _mistake(error: Exception, overrides: Sequence[str]) -> ConfigError:
     if found := re.search(r"Could not (?:find|load) 'hydra/launcher/(joblib|submitit_\w+)'", text):
         return ConfigError(f"the launcher {found[1]} is not installed", 'pip install "spikelm[launchers]"')
     if found := re.search(r"Could not find '([^']+)'", text):
-        return _unknown_option(*found[1].split("/", 1), overrides)
+        group, _, option = found[1].partition("/")
+        return _unknown_option(group, option, overrides)
     if found := re.search(r"Key '([^']+)' is not in struct|Could not override '([^']+)'", text):
         return _unknown_key(_full_key(text) or found[1] or found[2], overrides)
     told = f"{text}\n{error.__cause__ or ''}"
@@ -135,7 +136,10 @@ def _unknown_option(group: str, option: str, overrides: Sequence[str]) -> Config
         return ConfigError(
             f"scale={scale} has no {group} of the family {family}", f"{group}={family}_mini, or another scale"
         )
-    return ConfigError(f"{group}={option} is not a known {group}{nearest(option, option_names(group))}")
+    meant = nearest(option, option_names(group))
+    return ConfigError(
+        f"{group}={option} is not a known {group}{meant}", "" if meant else "spikelm-run --help lists them"
+    )
 
 
 def _unknown_key(key: str, overrides: Sequence[str]) -> ConfigError:
