@@ -187,4 +187,5 @@ def columns(rows: Iterable[tuple[str, str]]) -> str:
 
 def _filled(text: str, first: str = "", others: str = "") -> str:
     width = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST) - INDENT
-    return textwrap.fill(text, max(width, 50), initial_indent=first, subsequent_indent=others, break_long_words=False)
+    filler = textwrap.TextWrapper(max(width, 50), first, others, break_long_words=False, break_on_hyphens=False)
+    return filler.fill(text)
