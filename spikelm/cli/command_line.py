@@ -6,6 +6,7 @@ import argparse
 import errno
 import itertools
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from spikelm.config.compose import compose_config, group_names
 from spikelm.config.overrides import variants
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.plugins import option_file, option_names
-from spikelm.config.shown import applicable
+from spikelm.config.settings.schema import Config
+from spikelm.config.shown import applicable, unread
 from spikelm.errors import ConfigError
 from spikelm.machine.disk import disk_errors
 from spikelm.store.atomic import plain
@@ -137,6 +139,8 @@ def precheck(argv: Sequence[str]) -> list[str] | None:
     jobs = jobs_asked_for(args.overrides)
     wanted = [*([*job, *first] for job in telling(jobs)), *([*jobs[0], *other] for other in others)]
     configs = [typed(compose_config(overrides, args.config_dir)) for overrides in wanted]
+    for warning in _without_effect(wanted, configs):
+        print(f"warning: {warning}", file=sys.stderr)
     if args.cfg == "job" and not args.package:
         print(yaml.safe_dump(plain(applicable(configs[0])), sort_keys=False, allow_unicode=True), end="")
         return None
@@ -144,6 +148,22 @@ def precheck(argv: Sequence[str]) -> list[str] | None:
         for folder in {config.runs_dir for config in configs}:
             _make_store(Path(folder), args.multirun)
     return for_hydra
+
+
+def _without_effect(wanted: Sequence[Sequence[str]], configs: Sequence[Config]) -> list[str]:
+    """What is said of overrides that make no difference; in a sweep they may make one to other jobs."""
+    values: dict[tuple[str, str], list[str]] = {}
+    for overrides, config in zip(wanted, configs, strict=True):
+        for override in overrides:
+            key = override.lstrip("+").partition("=")[0]
+            if reason := unread(config, key):
+                values.setdefault((key, reason), []).append(override)
+    warnings = []
+    for (key, reason), given in values.items():
+        told = " and ".join(dict.fromkeys(given))
+        several = f"; jobs that differ in {key} alone are one run" if len(set(given)) > 1 else ""
+        warnings.append(f"{told} {'have' if several else 'has'} no effect: {reason}{several}")
+    return warnings
 
 
 def _make_store(folder: Path, multirun: bool) -> None:
