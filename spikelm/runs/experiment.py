@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import sys
 import time
 import traceback
 from collections.abc import Mapping
@@ -68,6 +69,8 @@ def _run_or_find(config: Config, console: Console, whole: bool) -> Finished:
         _forget_leftovers(run, result)
         console.print(f"finished before, from the store: {run.directory} (force=true runs it again)", soft_wrap=True)
         return Finished(result, run.directory)
+    if "torch" not in sys.modules:
+        console.print(f"{config.task.name} {label(config)} is a new run ({run.id}); loading torch", soft_wrap=True)
     from spikelm.training.launch import refuse_what_cannot_train  # takes seconds to load, and a finished run needs none
 
     refuse_what_cannot_train(config)
