@@ -132,6 +132,7 @@ def job(cfg: DictConfig) -> None:
     from hydra.types import RunMode
 
     from spikelm.config.checks import typed
+    from spikelm.config.devices import crowding
     from spikelm.sweeps import summary as sweep
 
     config = typed(cfg)
@@ -139,6 +140,8 @@ def job(cfg: DictConfig) -> None:
         from spikelm.training.devices.ranks import launched_ranks
 
         config.trainer.devices = launched_ranks().world  # the launcher decides
+    elif not config.dry_run and (warning := crowding(config)):
+        print(f"warning: {warning}", file=sys.stderr)
     runner: Callable[[Config], PlannedRun | Finished] = _plan if config.dry_run else _train
     if HydraConfig.get().mode == RunMode.RUN:
         _guard(lambda: runner(config))  # here, because Hydra would print a traceback of its own
