@@ -88,7 +88,7 @@ def weights_folder(path: str) -> Path:
         return _from_hub(path)
     folder = Path(path).expanduser()
     if not folder.is_dir():
-        raise ConfigError(f"backbone.path={path}: no such folder")
+        raise ConfigError(f"backbone.path={path}: no such folder", "backbone.path=FOLDER_OR_HUB_NAME")
     return folder.absolute()
 
 

@@ -14,7 +14,7 @@ import yaml
 from hydra._internal.utils import get_args_parser
 
 from spikelm.cli.completion import answer, asking_shell
-from spikelm.cli.manual import TRAINS, Manual, ManualParser, columns
+from spikelm.cli.manual import TRAINS, Manual, ManualParser, check_config_dir, columns
 from spikelm.config.checks import typed
 from spikelm.config.compose import compose_config, group_names
 from spikelm.config.overrides import variants
@@ -127,6 +127,7 @@ def precheck(argv: Sequence[str]) -> list[str] | None:
     for_hydra = [*args.overrides, *(word for word in argv if word not in args.overrides and word != "--")]
     if args.hydra_help or args.shell_completion or args.info:
         return for_hydra
+    check_config_dir(args.config_dir)
     for flag in ("config_path", "config_name", "experimental_rerun"):
         if getattr(args, flag, None):  # another main config knows no schema, and a rerun is a pickle
             raise ConfigError(
@@ -146,6 +147,8 @@ def precheck(argv: Sequence[str]) -> list[str] | None:
         return None
     if not args.cfg:
         for folder in {config.runs_dir for config in configs}:
+            if not folder:  # the current folder, which nobody meant
+                raise ConfigError("runs_dir= names no folder", "runs_dir=DIR")
             _make_store(Path(folder), args.multirun)
     return for_hydra
 
@@ -168,6 +171,8 @@ def _without_effect(wanted: Sequence[Sequence[str]], configs: Sequence[Config]) 
 
 def _make_store(folder: Path, multirun: bool) -> None:
     """The folder of the runs, which Hydra would make with a traceback where it cannot; a sweep writes to it at once."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"runs_dir={folder} is a file, not a folder", "runs_dir=DIR")
     try:
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)

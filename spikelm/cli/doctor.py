@@ -84,8 +84,11 @@ def _as_json(record: dict[str, object], where: str | None) -> None:
     if where == "-":
         print(text)
     else:
-        Path(where).parent.mkdir(parents=True, exist_ok=True)
-        Path(where).write_text(f"{text}\n", encoding="utf-8")
+        try:
+            Path(where).parent.mkdir(parents=True, exist_ok=True)
+            Path(where).write_text(f"{text}\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--json {where} cannot be written: {error.strerror}", "--json FILE") from error
 
 
 def _show(findings: Sequence[Finding], scale: str, ready: bool, console: Console) -> None:

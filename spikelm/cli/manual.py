@@ -8,6 +8,7 @@ import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 from spikelm import __version__
@@ -102,7 +103,8 @@ class ManualParser(argparse.ArgumentParser):
         if found := re.match(r"the following arguments are required: (.+)", message):
             raise ConfigError(f"{self.prog} needs {found[1]}", next(iter(self.manual.examples)))
         if found := re.match(r"argument (\S+): expected (.+)", message):
-            raise self._mistake(f"{found[1]} needs {found[2].replace('argument', 'value')}")
+            flag, wanted = max(found[1].split("/"), key=len), found[2].replace("argument", "value")
+            raise self._mistake(f"{flag} needs {wanted}")
         raise self._mistake(message)
 
     def _mistake(self, what: str) -> ConfigError:
@@ -130,9 +132,22 @@ def add_runs_dir(parser: argparse.ArgumentParser, **default: Any) -> None:
     parser.add_argument(
         "--runs-dir",
         metavar="DIR",
+        type=_store,
         help=f"the store of the runs (default: {now}; SPIKELM_RUNS sets it)",
         **(default or {"default": now}),
     )
+
+
+def _store(folder: str) -> str:
+    if not folder or Path(folder).is_file():
+        raise ConfigError(f"--runs-dir {folder or repr('')} is not a folder", "--runs-dir DIR, the folder of the runs")
+    return folder
+
+
+def check_config_dir(folder: str | None) -> None:
+    """Raise where options of one's own are not where they are said to be."""
+    if folder is not None and not Path(folder).is_dir():
+        raise ConfigError(f"--config-dir {folder} is not a folder", "--config-dir DIR, with neuron/mine.yaml in it")
 
 
 def _name(action: argparse.Action) -> str:

@@ -174,11 +174,12 @@ def _figure_ids(id: str) -> list[str]:
 def _overrides(rest: Sequence[str]) -> list[str]:
     """What is left of the command line, if it is overrides that a table can be made with."""
     for word in rest:
-        key, equals, _ = word.partition("=")
+        key, equals, value = word.partition("=")
         if not equals or key.startswith("-"):
             raise ConfigError(f"{word} is neither an option nor an override", "spikelm-report table --help")
         if key in TAKEN:
-            raise ConfigError(f"{word}: {key} of a table's runs comes from {TAKEN[key]}")
+            fix = f"{TAKEN[key]} {value}" if TAKEN[key].startswith("--") else ""
+            raise ConfigError(f"{word}: {key} of a table's runs comes from {TAKEN[key]}", fix)
     return list(rest)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from spikelm.cli.manual import MISTAKE, Manual, ManualParser
+from spikelm.cli.manual import MISTAKE, Manual, ManualParser, check_config_dir
 from spikelm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def prepare_main(argv: Sequence[str]) -> int:
     parser.add_argument("--check", action="store_true", help="read every shard and compare it; change nothing")
     parser.add_argument("--config-dir", metavar="DIR", help="options of your own, as for spikelm-run")
     args = parser.parse_intermixed_args(argv)  # flags may stand anywhere between the overrides
+    check_config_dir(args.config_dir)
     if args.workers is not None and args.workers < 1:
         raise ConfigError(f"--workers {args.workers}: at least one process tokenises", "--workers 1")
     from rich.console import Console

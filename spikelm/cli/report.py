@@ -173,8 +173,8 @@ def _of_paper(name: str) -> page.Runner:
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     """The options that say which runs."""
-    parser.add_argument("--scale", default="mini", help="of the runs: smoke, mini, minilm or paper")
-    parser.add_argument("--source", default="", help="embedded, local or hub; the scale's own by default")
+    parser.add_argument("--scale", default="mini", choices=option_names("scale"), help="of the runs")
+    parser.add_argument("--source", default="", choices=option_names("source"), help="the scale's own by default")
     parser.add_argument("--seeds", default="42", metavar="N,N", help="several give mean ± standard deviation")
     parser.add_argument("--tasks", default="", metavar="TASK,TASK", help="only these: glue/rte,glue/cola")
 

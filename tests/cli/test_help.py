@@ -122,8 +122,16 @@ def test_an_unknown_option_is_refused_as_an_override_is(command: tuple[str, ...]
         (("export", "x", "precision=int9"), "--precision int9 is not valid; did you mean int8?"),
         (("doctor", "--scale", "huge"), "--scale huge is not valid; valid: mini, minilm, paper, smoke"),
         (("run", "--cfg", "jbo"), "--cfg jbo is not valid; did you mean job?"),
+        (("run", "--config-dir"), "--config-dir needs one value"),
+        (("run", "--config-dir", "/nope"), "--config-dir /nope is not a folder"),
+        (("run", "runs_dir="), "runs_dir= names no folder"),
+        (("run", f"runs_dir={__file__}"), f"runs_dir={__file__} is a file, not a folder"),
+        (("verify", "--runs-dir", __file__), f"--runs-dir {__file__} is not a folder"),
+        (("report", "table", "3", "--source", "web"), "--source web is not valid; valid: embedded, hub, local"),
+        (("report", "claims", "scale=smoke"), "scale=smoke: scale of a table's runs comes from --scale"),
+        (("doctor", "--json", f"{__file__}/x"), f"--json {__file__}/x cannot be written: File exists"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+    ids=lambda value: " ".join(value).replace(__file__, "FILE") if isinstance(value, tuple) else "",
 )
 def test_mistakes_are_one_line_with_a_fix(words: tuple[str, ...], says: str) -> None:
     code, said, error = called(*words)
