@@ -172,11 +172,9 @@ def _figure_ids(id: str) -> list[str]:
 
 
 def _overrides(rest: Sequence[str]) -> list[str]:
-    """What is left of the command line, if it is overrides that a table can be made with."""
+    """The overrides of a command line, if a table can be made with them."""
     for word in rest:
-        key, equals, value = word.partition("=")
-        if not equals or key.startswith("-"):
-            raise ConfigError(f"{word} is neither an option nor an override", "spikelm-report table --help")
+        key, _, value = word.partition("=")
         if key in TAKEN:
             fix = f"{TAKEN[key]} {value}" if TAKEN[key].startswith("--") else ""
             raise ConfigError(f"{word}: {key} of a table's runs comes from {TAKEN[key]}", fix)
