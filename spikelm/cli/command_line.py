@@ -171,7 +171,7 @@ def _without_effect(wanted: Sequence[Sequence[str]], configs: Sequence[Config]) 
 
 def _make_store(folder: Path, multirun: bool) -> None:
     """The folder of the runs, which Hydra would make with a traceback where it cannot; a sweep writes to it at once."""
-    if folder.exists() and not folder.is_dir():
+    if os.path.isfile(folder):
         raise ConfigError(f"runs_dir={folder} is a file, not a folder", "runs_dir=DIR")
     try:
         with disk_errors(folder):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NoReturn
 
 from spikelm import __version__
@@ -139,14 +139,14 @@ def add_runs_dir(parser: argparse.ArgumentParser, **default: Any) -> None:
 
 
 def _store(folder: str) -> str:
-    if not folder or Path(folder).is_file():
+    if not folder or os.path.isfile(folder):
         raise ConfigError(f"--runs-dir {folder or repr('')} is not a folder", "--runs-dir DIR, the folder of the runs")
     return folder
 
 
 def check_config_dir(folder: str | None) -> None:
     """Raise where options of one's own are not where they are said to be."""
-    if folder is not None and not Path(folder).is_dir():
+    if folder is not None and not os.path.isdir(folder):
         raise ConfigError(f"--config-dir {folder} is not a folder", "--config-dir DIR, with neuron/mine.yaml in it")
 
 
