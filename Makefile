@@ -49,7 +49,7 @@ test: $(READY) ## set up, then run the tests
 test-slow: $(READY) ## the tests that take minutes
 	$(BIN)/pytest -m "slow and not faults"
 
-test-faults: $(READY) ## kill, fill, damage and starve real runs (a quarter of an hour on two free cores; docs/reliability.md)
+test-faults: $(READY) ## kill, fill, damage and starve real runs (a quarter of an hour on two free cores; docs/internals/reliability.md)
 	$(BIN)/pytest -m faults tests/faults -v
 
 test-slurm: $(READY) ## sweeps on a Slurm of one node (apt-get install slurm-wlm munge; also part of test-faults)
@@ -95,5 +95,5 @@ clean: ## remove the environment and caches; runs stay
 	find . -name __pycache__ -not -path './runs/*' -prune -exec rm -rf {} +
 
 .PHONY: gpu-check
-gpu-check: $(READY) ## ten minutes on one GPU: does it compute what the CPU computes, how fast (QUICK=1, DEVICE=cpu; docs/doctor.md)
+gpu-check: $(READY) ## ten minutes on one GPU: does it compute what the CPU computes, how fast (QUICK=1, DEVICE=cpu; docs/guide/doctor.md)
 	$(BIN)/spikelm-doctor --check $(if $(QUICK),--quick) $(if $(DEVICE),--device $(DEVICE)) --json runs/gpu-check.json

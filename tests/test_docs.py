@@ -13,7 +13,7 @@ import torch
 import yaml
 
 PROJECT = Path(__file__).resolve().parents[1]
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
 EXAMPLE = PROJECT / "tests" / "plugin" / "spikelm_example"
 
 
@@ -30,8 +30,22 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 
+def test_documents_that_the_package_names_are_there() -> None:
+    folders = ("spikelm", "conf", "tests", "benchmarks", "hydra_plugins", "examples")
+    files = [path for folder in folders for path in (PROJECT / folder).rglob("*") if path.is_file()]
+    files += [PROJECT / name for name in ("Makefile", "pyproject.toml", "constraints.txt")]
+    named = [
+        (str(file.relative_to(PROJECT)), path)
+        for file in files
+        if "__pycache__" not in file.parts
+        for path in re.findall(r"\bdocs/[\w/-]+\.(?:md|json|svg|png)\b", file.read_text(errors="replace"))
+    ]
+    assert len(named) > 50
+    assert [(file, path) for file, path in named if not (PROJECT / path).is_file()] == []
+
+
 def _block(language: str) -> str:
-    page = (PROJECT / "docs" / "extend.md").read_text()
+    page = (PROJECT / "docs" / "guide" / "extend.md").read_text()
     (text,) = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     return str(text)
 

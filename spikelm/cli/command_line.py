@@ -32,7 +32,7 @@ spikelm-run trains and measures one spiking (or plain) language model; a finishe
   spikelm-run -m task=glue/rte,glue/mrpc neuron=lif,bispike T=1,4  a sweep (all combinations)
   spikelm-run -m hydra/sweeper=jobs hydra.sweeper.file=jobs.txt    a line of overrides for each job
   spikelm-run -m hydra/launcher=parallel ...                       jobs side by side, as many as the cores allow
-  spikelm-run -m hydra/launcher=slurm ...                          jobs of a Slurm cluster (docs/slurm.md)
+  spikelm-run -m hydra/launcher=slurm ...                          jobs of a Slurm cluster (docs/guide/slurm.md)
   spikelm-run --cfg job                                            show what the run will use, and nothing else
 
 Groups (group=option)
@@ -45,7 +45,7 @@ Root keys
   k=2            threshold over the mean |membrane| (bispike): a larger k fires less
   T=1            time steps
   seed=42        of this run
-  select=last    which epoch is reported: last, best_dev, or released (as the paper's code: docs/recipes.md)
+  select=last    which epoch is reported: last, best_dev, or released (as the paper's code: docs/paper/recipes.md)
   force=false    true runs a finished run again
   dry_run=false  true says what would be done (size, work, memory, energy, prerequisites) and stops
   runs_dir=...   where runs go (SPIKELM_RUNS sets it too); now {runs}

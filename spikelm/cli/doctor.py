@@ -25,7 +25,7 @@ def doctor_main(argv: Sequence[str]) -> int:
     """Print what is there and what is missing; 1 when something is a problem at the scale that was asked for."""
     parser = argparse.ArgumentParser(
         prog="spikelm-doctor",
-        description="What this machine has and what it misses for each scale (docs/doctor.md).",
+        description="What this machine has and what it misses for each scale (docs/guide/doctor.md).",
         epilog="example: spikelm-doctor --scale minilm source.root=DIR",
     )
     parser.add_argument(

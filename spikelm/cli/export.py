@@ -25,7 +25,7 @@ def export_main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="spikelm-export",
         description="A trained spiking classifier with its amplitudes in the weights: safetensors, config.json and "
-        "tokenizer, loaded by `import spikelm.export` and AutoModelForSequenceClassification (docs/export.md).",
+        "tokenizer, loaded by `import spikelm.export` and AutoModelForSequenceClassification (docs/guide/export.md).",
     )
     parser.add_argument("run", help="a run directory, or the first digits of a run id")
     parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32", help="of the linears (default fp32)")

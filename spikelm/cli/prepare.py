@@ -34,7 +34,7 @@ three arrays: the ids of all tokens, where sentences start, where documents star
 drawn from them during training, anew in each epoch, so nothing else is to be prepared.
 
 Killed at any moment, the same command goes on: shards that are written stay. The manifest (counts and hashes of input
-files and shards) is the same as that of a preparation that nobody interrupted. See docs/data.md."""
+files and shards) is the same as that of a preparation that nobody interrupted. See docs/guide/data.md."""
 
 
 def prepare_main(argv: Sequence[str]) -> int:

@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TABLES = ROOT / "runs" / "reference" / "tables"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-RESULTS = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-MICROWORLD = (ROOT / "docs" / "microworld.md").read_text(encoding="utf-8")
+RESULTS = (ROOT / "docs" / "paper" / "results.md").read_text(encoding="utf-8")
+MICROWORLD = (ROOT / "docs" / "internals" / "microworld.md").read_text(encoding="utf-8")
 #: as README names it: the system of table 3
 SYSTEMS = {
     "BERT": "bert",
