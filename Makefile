@@ -20,7 +20,7 @@ export HF_HUB_OFFLINE ?= 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-faults test-slurm check bench reproduce-all reproduce-energy plan-all claims report clean
+.PHONY: help setup demo test test-slow test-faults test-slurm docs check bench reproduce-all reproduce-energy plan-all claims report clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ test-faults: $(READY) ## kill, fill, damage and starve real runs (a quarter of a
 
 test-slurm: $(READY) ## sweeps on a Slurm of one node (apt-get install slurm-wlm munge; also part of test-faults)
 	$(BIN)/pytest -m faults tests/faults/test_slurm_sweeps.py -v
+
+docs: $(READY) ## build the documentation as a site: build/docs/index.html (every link and anchor is checked)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: $(READY) ## lint, types and import contracts
 	$(BIN)/ruff check .
