@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -79,3 +81,14 @@ def test_the_yaml_of_extend_md_names_every_setting_of_the_neuron(tmp_path: Path)
     parameters = inspect.signature(_module("shown", tmp_path / "adaptive.py").Adaptive).parameters
     settings = {name: value.default for name, value in parameters.items() if name not in ("T", "memory")}
     assert option == {"name": "adaptive", "_target_": "spikelm_example.adaptive.Adaptive", **settings}
+
+
+def test_the_site_is_whole_and_asks_no_network(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    built = sorted((tmp_path / "site").rglob("*.html"))
+    assert len(built) > len(list((PROJECT / "docs").rglob("*.md")))  # 404.html too
+    for page in built:
+        loaded = re.findall(r'<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)="([^"]+)"', page.read_text())
+        assert [address for address in loaded if address.startswith(("http:", "https:", "//"))] == [], page.name
