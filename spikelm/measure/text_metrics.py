@@ -1,8 +1,13 @@
-"""Scores of generated texts: ROUGE as DQ-BART's scripts take it, BLEU and chrF by sacreBLEU; all in percent."""
+"""Scores of generated texts: ROUGE as DQ-BART's scripts take it, BLEU and chrF by sacreBLEU; all in percent.
+
+ROUGE and BLEU reward a text for the words that every text of its kind has. Exact match and entity accuracy say whether
+the text is about the right people and places.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import version
 
 from spikelm.errors import ConfigError, DataError
@@ -49,8 +54,40 @@ def _sacrebleu(names: list[str], predictions: list[str], references: list[str]) 
     return scores, {name: str(metric.get_signature()) for name, metric in metrics.items()}
 
 
+def _exact_match(names: list[str], predictions: list[str], references: list[str]) -> tuple[Scores, Notes]:
+    """The share of texts with the reference's words and marks in its order; case and spaces do not count."""
+    equal = [_words(text) == _words(reference) for text, reference in zip(predictions, references, strict=True)]
+    return {"exact_match": 100 * sum(equal) / len(equal)}, {"exact_match": "words and marks, without case and spaces"}
+
+
+def entity_accuracy(
+    predictions: Sequence[str], references: Sequence[str], entities: Mapping[str, Collection[str]]
+) -> tuple[Scores, Notes]:
+    """Of the entities that the references name, the share that the texts name in the same place, in percent.
+
+    `entities` are words by kind (towns, trades ...). The first town of a text is compared with the first town of its
+    reference, the second with the second, and so on for every kind: two people who change roles are both wrong.
+    """
+    right = wanted = 0
+    for words in entities.values():
+        known = {word.casefold() for word in words}
+        for text, reference in zip(predictions, references, strict=True):
+            named, expected = ([word for word in _words(each) if word in known] for each in (text, reference))
+            wanted += len(expected)
+            right += sum(word == goal for word, goal in zip(named, expected, strict=False))
+    if not wanted:
+        return {}, {}
+    note = f"{' and '.join(entities)} of the references that stand in the same place among those of their kind"
+    return {"entity_accuracy": 100 * right / wanted}, {"entity_accuracy": note}
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+|[^\w\s]", text.casefold())
+
+
 #: by name, as catalog/metric_names.py lists them: the function that scores texts by it, and by others like it at once
 TEXT_METRICS: dict[str, Callable[[list[str], list[str], list[str]], tuple[Scores, Notes]]] = {
     **dict.fromkeys(ROUGE, _rouge),
     **dict.fromkeys(("bleu", "chrf"), _sacrebleu),
+    "exact_match": _exact_match,
 }

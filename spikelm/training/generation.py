@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch.distributed as dist
 from rich.console import Console
 
 from spikelm.data.batches.by_step import Batch
-from spikelm.measure.text_metrics import text_metrics
+from spikelm.measure.text_metrics import entity_accuracy, text_metrics
 
 SAMPLES = 8  # kept with the result
 
@@ -53,6 +53,7 @@ class Generator:
     decode: Callable[[Sequence[int]], str]
     always: bool = False  # at every evaluation, not only at the last
     progress: Callable[[int, int], None] | None = None
+    entities: Mapping[str, Collection[str]] = field(default_factory=dict)  # words by kind, if they are known
     texts: list[dict[int, str]] = field(default_factory=list)
     lengths: list[tuple[int, int]] = field(default_factory=list)  # (source, generated) tokens of the first split
     notes: dict[str, str] = field(default_factory=dict)
@@ -97,6 +98,9 @@ class Generator:
             if len(texts) == len(split.references):
                 predictions = [texts[row] for row in range(len(texts))]
                 values, notes = text_metrics(self.metrics, predictions, split.references)
+                if self.entities:
+                    more, how = entity_accuracy(predictions, split.references, self.entities)
+                    values, notes = values | more, notes | how
                 scores |= {f"{name}{split.suffix}": value for name, value in values.items()}
                 # how a score is computed is the same for all splits, how many texts are empty is not
                 self.notes |= {

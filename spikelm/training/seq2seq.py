@@ -94,9 +94,7 @@ class Seq2SeqModule(StageModule):
 
     def on_validation_epoch_end(self) -> None:
         loss, words = summed(self._seen).tolist()
-        generated = self.generator.scores()
-        names = [f"{name}{suffix}" for suffix in self.task.splits.values() for name in self.task.metrics]
-        self.scores = {name: generated[name] for name in names if name in generated} | {"loss": loss / words}
+        self.scores = self.generator.scores() | {"loss": loss / words}
 
 
 class Seq2SeqStudent(Seq2SeqModule):
@@ -275,13 +273,16 @@ def _generator(config: Config, text: LoadedText, tokenizer: TextPairTokenizer, c
         Split(suffix, [row[source] for row in text.splits[name]], [row[target] for row in text.splits[name]])
         for name, suffix in task.splits.items()
     ]
+    # ROUGE of embedded texts mostly measures their templates, so these texts are also scored by what they name
+    metrics = dict.fromkeys([*task.metrics, "exact_match"] if text.entities else task.metrics)
     return Generator(
-        metrics=task.metrics,
+        metrics=list(metrics),
         splits=splits,
         options=generate_options(task.generate),
         decode=lambda ids: tokenizer.decode([ids])[0],
         always=select_mode(config) != "last",
         progress=ProgressLines(console, task.name) if config.trainer.progress else None,
+        entities=text.entities,
     )
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from spikelm.data.microworld import SEQ2SEQ_ROWS, SEQ2SEQ_TASKS, seq2seq
+from spikelm.data.microworld import SEQ2SEQ_ENTITIES, SEQ2SEQ_ROWS, SEQ2SEQ_TASKS, seq2seq
 from spikelm.data.microworld.news import TOWNS, TRADES
 
 FEW = {"train": 1500, "validation": 200, "test": 200}
@@ -101,3 +101,21 @@ def test_what_it_has_not_is_named() -> None:
         seq2seq("wmt14")
     with pytest.raises(ValueError, match="no split 'dev'"):
         seq2seq("xsum", rows={"dev": 3})
+
+
+def test_every_summary_names_the_trade_and_the_town_of_its_hero() -> None:
+    entities = SEQ2SEQ_ENTITIES["xsum"]
+    for row in seq2seq("xsum", rows=FEW)["validation"]:
+        (town,) = [word for word in re.findall(r"\w+", row["summary"]) if word in entities["towns"]]
+        trades = [word for word in re.findall(r"\w+", row["summary"]) if word in entities["trades"]]
+        assert f" {trades[0]} from {town}" in row["summary"]
+        assert town in row["document"]
+
+
+def test_names_of_translations_stand_in_both_languages() -> None:
+    names = SEQ2SEQ_ENTITIES["wmt16_enro"]["names"]
+    rows = seq2seq("wmt16_enro", rows=FEW)["train"]
+    named = [[word for word in re.findall(r"\w+", row["ro"]) if word in names] for row in rows]
+    assert 0.1 < sum(map(bool, named)) / len(rows) < 0.6, "some sentences name somebody, most do not"
+    for row, found in zip(rows, named, strict=True):
+        assert all(any(word.startswith(name[:2]) for word in row["en"].split()) for name in found)

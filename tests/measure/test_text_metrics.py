@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spikelm.errors import ConfigError, DataError
-from spikelm.measure.text_metrics import ROUGE, text_metrics
+from spikelm.measure.text_metrics import ROUGE, entity_accuracy, text_metrics
 
 TRANSLATION = ("bleu", "chrf")
 REFERENCES = [
@@ -103,3 +103,51 @@ def test_what_cannot_be_scored() -> None:
         text_metrics(TRANSLATION, [], [])
     with pytest.raises(ConfigError, match="metric 'exact' does not score texts"):
         text_metrics(["bleu", "exact"], PREDICTIONS, REFERENCES)
+
+
+def test_exact_match_counts_words_and_marks_but_not_case_and_spaces() -> None:
+    references = ["A baker from Elmsby has won.\nPrices will rise.", "Nu îmi plac merele.", "Who came?", "Nobody came."]
+    texts = [
+        "a baker from elmsby has won . prices will rise .",
+        "nu îmi plac merele.",
+        "Who came.",
+        "Nobody came again.",
+    ]
+    scores, notes = text_metrics(["exact_match"], texts, references)
+    assert scores == {"exact_match": 50.0}, "a question is no statement, and a word too few is not exact"
+    assert "case" in notes["exact_match"]
+
+
+ENTITIES = {"trades": ("baker", "potter", "cook"), "towns": ("Elmsby", "Kelton")}
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("a baker from elmsby has beaten a potter", 3),
+        ("A baker from Elmsby has lost to a potter.", 3),  # what happened is not an entity
+        ("A potter from Elmsby has beaten a baker.", 1),  # both are named, neither in its role
+        ("A baker from Kelton has beaten a baker.", 1),
+        ("A potter has won.", 0),
+        (
+            "A baker from Elmsby has beaten a potter and a cook from Kelton.",
+            3,
+        ),  # more is not counted
+        ("Bakers from Elmsbyland", 0),  # whole words only
+        ("", 0),
+    ],
+)
+def test_entity_accuracy_compares_each_name_by_its_place(text: str, right: int) -> None:
+    scores, notes = entity_accuracy([text], ["A baker from Elmsby has beaten a potter."], ENTITIES)
+    assert scores["entity_accuracy"] == pytest.approx(100 * right / 3)
+    assert "trades and towns" in notes["entity_accuracy"]
+
+
+def test_texts_that_name_nobody_have_no_entity_accuracy() -> None:
+    assert entity_accuracy(["A baker came."], ["Nobody came."], ENTITIES) == ({}, {})
+
+
+def test_entity_accuracy_is_taken_over_all_entities_of_all_texts() -> None:
+    references = ["A baker from Elmsby won.", "Nobody came.", "A cook lost."]
+    scores, _ = entity_accuracy(["A baker from Kelton won.", "A potter came.", "A cook lost."], references, ENTITIES)
+    assert scores["entity_accuracy"] == pytest.approx(100 * 2 / 3)

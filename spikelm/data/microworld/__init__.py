@@ -11,7 +11,13 @@ from typing import Any
 
 from spikelm.data.microworld.corpus import document
 from spikelm.data.microworld.glue_rows import MAKERS, TWO_TEXT_TASKS, make_rows
-from spikelm.data.microworld.text_pair_rows import SEQ2SEQ_ROWS, SEQ2SEQ_TASKS, SEQ2SEQ_VERSION, seq2seq
+from spikelm.data.microworld.text_pair_rows import (
+    SEQ2SEQ_ENTITIES,
+    SEQ2SEQ_ROWS,
+    SEQ2SEQ_TASKS,
+    SEQ2SEQ_VERSION,
+    seq2seq,
+)
 
 VERSION: int = 2  # of the corpus and of single sentences
 TWO_TEXTS_VERSION: int = 3  # of the tasks of two texts
@@ -74,6 +80,7 @@ def documents(count: int, seed: int = 0) -> list[list[str]]:
 __all__ = [
     "DEFAULT_ROWS",
     "MNLI_VERSION",
+    "SEQ2SEQ_ENTITIES",
     "SEQ2SEQ_ROWS",
     "SEQ2SEQ_TASKS",
     "SEQ2SEQ_VERSION",

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from spikelm.data.microworld.bilingual import bilingual_pair
 from spikelm.data.microworld.digests import digest
 from spikelm.data.microworld.glue_rows import Part
+from spikelm.data.microworld.news import TOWNS, TRADES
+from spikelm.data.microworld.romanian import MEN, WOMEN
 from spikelm.data.microworld.stories import story
 
 SEQ2SEQ_VERSION: int = 1  # of these text pairs alone: the texts of GLUE and of the corpus have one of their own
@@ -19,15 +21,20 @@ class _Maker(NamedTuple):
     columns: tuple[str, str]
     make: Callable[[random.Random], tuple[str, str]]
     rows: dict[str, int]
+    entities: dict[str, tuple[str, ...]]  # by kind, the words for people and places that a target may name
 
+
+_NEWS = {"trades": tuple(TRADES), "towns": TOWNS}
+_NAMES = {"names": (*MEN, *WOMEN, *WOMEN.values())}  # in Romanian a woman's name has a form of its own for the genitive
 
 _MAKERS: dict[str, _Maker] = {
-    "xsum": _Maker(("document", "summary"), story, {"train": 6000, "validation": 400, "test": 400}),
-    "cnn_dm": _Maker(("document", "summary"), digest, {"train": 3000, "validation": 400, "test": 400}),
-    "wmt16_enro": _Maker(("en", "ro"), bilingual_pair, {"train": 6000, "validation": 400, "test": 400}),
+    "xsum": _Maker(("document", "summary"), story, {"train": 6000, "validation": 400, "test": 400}, _NEWS),
+    "cnn_dm": _Maker(("document", "summary"), digest, {"train": 3000, "validation": 400, "test": 400}, _NEWS),
+    "wmt16_enro": _Maker(("en", "ro"), bilingual_pair, {"train": 6000, "validation": 400, "test": 400}, _NAMES),
 }
 SEQ2SEQ_TASKS: tuple[str, ...] = tuple(_MAKERS)
 SEQ2SEQ_ROWS: dict[str, dict[str, int]] = {name: maker.rows for name, maker in _MAKERS.items()}
+SEQ2SEQ_ENTITIES: dict[str, dict[str, tuple[str, ...]]] = {name: maker.entities for name, maker in _MAKERS.items()}
 
 
 def _stream(maker: _Maker, split: str, rng: random.Random) -> Iterator[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from spikelm.config.settings.source import SourceConfig
@@ -37,3 +38,8 @@ def embedded_rows(task: TaskConfig, source: SourceConfig) -> dict[str, list[dict
     make = microworld.seq2seq if text_pairs else microworld.glue
     rows = make(name, source.seed, {**dict.fromkeys(full, 0), **wanted})
     return {split: list(rows[split]) for split in limits}
+
+
+def embedded_entities(task: TaskConfig) -> Mapping[str, Collection[str]]:
+    """The words for people and places that a target of these text pairs may name, by kind."""
+    return microworld.SEQ2SEQ_ENTITIES[embedded_name(task)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ class LoadedText:
     warnings: tuple[str, ...] = ()  # for the user, not for the record
     task_rows: int = 0  # of the training documents, those at the end that are rows of tasks
     commits: Mapping[str, str] = field(default_factory=dict)  # of the hub's repositories that were read
+    entities: Mapping[str, Collection[str]] = field(default_factory=dict)  # by kind, where their maker knows them all
 
     def record(self, source: SourceConfig) -> dict[str, Any]:
         """The `source` entry of a result."""

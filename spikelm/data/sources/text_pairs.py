@@ -11,7 +11,7 @@ from typing import Any
 
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
-from spikelm.data.sources.embedded import embedded_rows
+from spikelm.data.sources.embedded import embedded_entities, embedded_rows
 from spikelm.data.sources.hub import Files, Origin, hub_files, read_hub_rows, task_origin, task_repository
 from spikelm.data.sources.loaded import LoadedText, content_hash, unofficial_counts
 from spikelm.data.sources.row_files import READERS, FileRows, Layout, column_names, numbered_lines, read_rows, shortened
@@ -44,7 +44,8 @@ def load_text_pairs(task: TaskConfig, source: SourceConfig) -> LoadedText:
         if not rows[split]:
             raise DataError(f"{task.name} {split} has no rows")
     content = content_hash([split, row] for split in splits for row in rows[split])
-    return LoadedText(rows, content, (*notes, *read_from.warnings), commits=read_from.commits)
+    entities = embedded_entities(task) if source.name == "embedded" else {}
+    return LoadedText(rows, content, (*notes, *read_from.warnings), commits=read_from.commits, entities=entities)
 
 
 def _local_rows(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...]) -> dict[str, Named]:

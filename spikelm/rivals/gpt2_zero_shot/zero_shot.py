@@ -80,9 +80,7 @@ class ZeroShotModule(Seq2SeqModule):
         self.generator.generate(self.model, batch, dataloader_idx)
 
     def on_validation_epoch_end(self) -> None:
-        scores = self.generator.scores()
-        names = [f"{name}{suffix}" for suffix in self.task.splits.values() for name in self.task.metrics]
-        self.scores = {name: scores[name] for name in names if name in scores}
+        self.scores = self.generator.scores()
 
 
 def pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
@@ -121,6 +119,7 @@ def text_pairs(config: Config, needed: Mapping[str, Path], console: Console) -> 
             options,
             generator.decode,
             progress=generator.progress,
+            entities=generator.entities,
             seed=config.seed,
             kept=own["sentences"],
         )
