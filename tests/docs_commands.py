@@ -251,6 +251,8 @@ class Tries:
             return _try_found(name, words[1:])
         if name == "source":
             return _try_source(words[1:])
+        if name == "eval" and (inner := re.fullmatch(r"\$\((.+)\)", words[1])):
+            return self._try_words(words_of(inner[1]), printed)
         if name in ("export", "cd"):
             return "set"
         raise WrongCommand(f"no rule for {name}: add one to tests/docs_commands.py, or `<!-- not run: why -->` above")
@@ -263,7 +265,7 @@ def _try_ours(words: list[str], printed: Sequence[str]) -> str:
         if missing := [line for line in printed if line.strip() not in ("...", "") and line.rstrip() not in said]:
             raise WrongCommand(f"does not print {missing[0]!r}, but:\n{said}")
         return "run"
-    if "dry_run=true" in asked:  # Hydra sets up logging for the whole process
+    if asked & {"dry_run=true", "-sc"}:  # Hydra sets up logging for the whole process
         module = entry_points()[words[0]].partition(":")[0]
         done = subprocess.run([sys.executable, "-m", module, *words[1:]], capture_output=True, text=True, check=False)
         if done.returncode:

@@ -73,7 +73,7 @@ def test_commands_are_found_at_all_and_few_are_not_run() -> None:
         ("```bash\nspikelm-report tabel 3\n```", "tabel"),
         ("```bash\nspikelm-report table 3 --sedes 1,2\n```", "--sedes"),
         ("```bash\nspikelm-report scores neuron=liff\n```", "did you mean lif"),
-        ("```bash\nspikelm-audit\n```", "run"),
+        ("```bash\nspikelm-audit\n```", "(?i)run"),
         ("```bash\nspikelm-run --help && frobnicate --now\n```", "no rule for frobnicate"),
         ("```bash\nsource .venv/bin/deactivate\n```", "is not there"),
         ("```console\n$ spikelm-run neuron=liff\nerror: all is well\n```", "does not print 'error: all is well'"),
@@ -163,8 +163,9 @@ def test_a_run_of_the_documents_trains_at_the_smallest_scale(words: list[str], t
 
 
 @pytest.fixture
-def trained_run(tries: Tries) -> Path:
-    """A trained classifier in the store; RUN is its folder."""
+def trained_run(tries: Tries, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A trained classifier in a store of its own; RUN is its folder."""
+    monkeypatch.setenv("SPIKELM_RUNS", str(Path.cwd() / "trained"))
     shown = in_earnest(["spikelm-run", "task=glue/sst2", "neuron=bispike", "k=2", "scale=smoke"])
     place = Path(shown.split("\nin ")[-1].split("\n")[0].strip())
     Path("RUN").unlink()
