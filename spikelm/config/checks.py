@@ -44,15 +44,23 @@ LONGEST_NAME = 100  # letters: a name becomes part of a path
 
 
 def typed(cfg: DictConfig) -> Config:
-    """The composed config as the typed tree, checked; keys added with `+` are refused."""
-    register_resolvers()
+    """The composed config as the typed tree, checked; keys added with `+` are refused, deleted ones have a default."""
     schema = structured(default_runs_dir())
     _refuse_unknown(cfg, schema, "")
     try:
-        merged = OmegaConf.merge(schema, cfg)
-        _read_weights(merged.backbone)
-        OmegaConf.resolve(merged)
-        composed = OmegaConf.to_object(merged)
+        merged: Any = OmegaConf.merge(schema, cfg)
+    except OmegaConfBaseException as error:
+        raise ConfigError(_schema_message(error)) from error
+    return resolved(merged)
+
+
+def resolved(cfg: DictConfig) -> Config:
+    """The typed tree, checked, of a config that has the schema's keys and no others; it is resolved in place."""
+    register_resolvers()
+    try:
+        _read_weights(cfg.backbone)
+        OmegaConf.resolve(cfg)
+        composed = OmegaConf.to_object(cfg)
         if not isinstance(composed, Composed):
             raise ConfigError("the config does not follow the schema")
         config = _with_specs(composed)

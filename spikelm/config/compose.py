@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
@@ -14,15 +14,18 @@ from hydra.core.config_store import ConfigStore
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from spikelm.config.checks import all_keys, typed
+from spikelm.config.check_specs import check_neuron
+from spikelm.config.checks import all_keys, resolved, typed
 from spikelm.config.devices import uses_gpu
+from spikelm.config.option_files import compose_plain
 from spikelm.config.paths import config_dir, default_runs_dir
 from spikelm.config.plugins import config_dirs, config_files, option_names
 from spikelm.config.redact import refuse_secrets
 from spikelm.config.resolvers import register_resolvers
 from spikelm.config.search_path import register_search_path
 from spikelm.config.settings.fields import nearest
-from spikelm.config.settings.schema import Composed, Config
+from spikelm.config.settings.schema import Config, structured
+from spikelm.config.settings.specs import NeuronSpec
 from spikelm.config.trust import refuse_targets
 from spikelm.errors import ConfigError
 from spikelm.machine.gpus import gpus
@@ -38,12 +41,27 @@ def register_schema() -> None:
 @lru_cache(maxsize=1)
 def _register(runs_dir: str) -> None:
     """Once, and again when another store is named: it is a default of the schema."""
-    ConfigStore.instance().store(name="schema", node=Composed)
+    ConfigStore.instance().store(name="schema", node=structured(runs_dir))
 
 
 def load_config(overrides: Sequence[str]) -> Config:
     """Compose and check one config from command-line style overrides."""
-    return typed(compose_config(overrides))
+    refuse_secrets(overrides)
+    register_schema()
+    try:
+        cfg = compose_plain(overrides)
+    except Exception:  # words about Hydra itself, or a mistake: Hydra's own way composes the one and tells the other
+        return typed(compose_config(overrides))
+    return resolved(cfg)
+
+
+def load_neuron(name: str, **arguments: Any) -> NeuronSpec:
+    """The neuron that `neuron=NAME` chooses, with these values of its arguments, checked as the command line does."""
+    if name not in (names := option_names("neuron")):
+        raise ConfigError(f"{name!r} is not a known neuron{nearest(name, names)}", f"choose among: {', '.join(names)}")
+    neuron = load_config([f"neuron={name}"]).neuron.having(**arguments)
+    check_neuron(neuron, name)
+    return neuron
 
 
 def compose_config(overrides: Sequence[str], search_path: str | None = None) -> DictConfig:

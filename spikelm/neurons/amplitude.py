@@ -58,7 +58,7 @@ class AmplitudeNeuron(Neuron):
         if not self.training:
             raise SpikeLMError(
                 f"the spike amplitudes of {self.site or 'this neuron'} are not set yet",
-                "run one batch in train() mode, or load a trained model",
+                "calibrate(model, batches) of spikelm.spiking sets them, as does the first batch in train() mode",
             )
         with torch.no_grad():
             self.find_alpha(x)

@@ -16,7 +16,33 @@ from spikelm.spiking.spikify import spiking_class
 
 
 def load_pretrained(folder: str | Path, **settings: Any) -> nn.Module:
-    """The model saved in `folder`, as the class it was saved from; `settings` are those of from_pretrained."""
+    """Bring back a model that `save_pretrained` or `spikelm-export` saved, spiking or not.
+
+    Neurons, amplitudes and quantisers come back as they were: nothing has to be converted or calibrated again.
+
+    Args:
+        folder: The folder with `config.json` and the weights.
+        **settings: Those of transformers' `from_pretrained`, for example `dtype`.
+
+    Returns:
+        The model in eval mode, as the class that it was saved from.
+
+    Raises:
+        CheckpointError: If the folder holds no saved model, or one of an unknown class.
+
+    Example:
+        >>> import tempfile, torch
+        >>> from transformers import BertConfig, BertModel
+        >>> from spikelm.spiking import calibrate, load_pretrained, spikify
+        >>> sizes = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
+        >>> ids = torch.randint(100, (8, 16))
+        >>> model = calibrate(spikify(BertModel(BertConfig(vocab_size=100, **sizes)), "bispike", T=2), ids).eval()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save_pretrained(folder)
+        ...     again = load_pretrained(folder)
+        >>> bool((again(ids).last_hidden_state == model(ids).last_hidden_state).all())
+        True
+    """
     path = Path(folder) / "config.json"
     try:
         name = json.loads(path.read_text())["architectures"][0]

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers import EncoderDecoderCache, PreTrainedModel
 from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
 
+from spikelm.config.check_specs import check_arguments
 from spikelm.config.settings.backbone import VariantConfig
 from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
 from spikelm.errors import CheckpointError, ConfigError
@@ -82,17 +83,51 @@ def spiking_class(cls: type) -> Any:
 
 def spikify(
     model: Any,
-    neuron: ClassSpec | None,
+    neuron: str | ClassSpec | None,
     T: int,
     cross: Literal["step", "mean"] = "step",
     weights: QuantizerSpec | None = None,
     variant: VariantConfig | None = None,
+    **arguments: Any,
 ) -> nn.Module:
-    """Convert a supported Hugging Face model in place: spikify(model, ClassSpec.of(BiSpike, k=2), T=4).
+    """Convert a Hugging Face model in place: neurons at the inputs of its matrix products, T time steps.
 
-    cross: a decoder attends at step t to the encoder at step t, or at every step to the encoder's mean over time.
-    weights: the quantiser of the blocks' linears, QuantizerSpec.of(Binary); it may come without a neuron.
-    variant: what else a low-bit system changes (variants.py).
+    The weights stay as they are and keep their names, so `save_pretrained`, `from_pretrained` and `generate` work as
+    before. Neurons with an elastic amplitude need a look at data first: see `calibrate`.
+
+    Args:
+        model: A model of transformers, with or without a head: BERT, RoBERTa, BART, mBART or GPT-2.
+        neuron: The name of a neuron as after `neuron=` on the command line ("bispike", "lif", "psn", or one of an
+            installed plugin), or a spec, `ClassSpec.of(BiSpike, k=2)`. None leaves activations real, which makes sense
+            together with `weights`.
+        T: The number of time steps, at least 1.
+        cross: What a decoder attends to at step t: the encoder at the same "step", or its "mean" over time.
+        weights: The quantiser of the blocks' linear layers, `QuantizerSpec.of(Binary)`.
+        variant: What else a low-bit system changes (`spikelm.config.settings.backbone.VariantConfig`).
+        **arguments: Arguments of the neuron, checked as on the command line.
+
+    Returns:
+        The same model. Its class is now a subclass of what it was: `BertModel` becomes `SpikingBertModel`.
+
+    Raises:
+        ConfigError: If the neuron or one of its arguments is unknown or not valid, or if the model is of no known
+            architecture or spiking already. The model is left as it was.
+
+    Example:
+        >>> import torch
+        >>> from transformers import BertConfig, BertForSequenceClassification
+        >>> from spikelm.spiking import calibrate, spikify
+        >>> sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+        >>> model = BertForSequenceClassification(BertConfig(vocab_size=100, **sizes))
+        >>> model = spikify(model, "bispike", k=2, T=4)
+        >>> batch = {"input_ids": torch.randint(100, (8, 16))}
+        >>> model = calibrate(model, batch)
+        >>> model(**batch).logits.shape
+        torch.Size([8, 2])
+        >>> spikify(BertForSequenceClassification(model.config), "bispike", k=-1, T=4)
+        Traceback (most recent call last):
+            ...
+        spikelm.errors.ConfigError: bispike.k=-1 is not valid; valid: a number above 0
     """
     if isinstance(model, Spiking):
         raise ConfigError(f"{type(model).__name__} is spiking already")
@@ -102,7 +137,7 @@ def spikify(
         raise ConfigError(f"cross={cross!r}: the encoder is attended to by step or by its mean", "cross=step")
     conversion = Conversion(
         T=T,
-        neuron=ClassSpec(neuron.target, dict(neuron.arguments)) if neuron else ClassSpec(),
+        neuron=_checked(neuron, arguments),
         weights=weights or QuantizerSpec(),
         variant=variant or VariantConfig(),
         cross=cross,
@@ -115,8 +150,35 @@ def spikify(
     return model
 
 
+def _checked(neuron: str | ClassSpec | None, arguments: Mapping[str, Any]) -> ClassSpec:
+    """The class and arguments of a neuron, by name or by spec; those that the class refuses are refused here."""
+    if isinstance(neuron, str):
+        from spikelm.config.compose import load_neuron  # Hydra is loaded for names alone
+
+        named = load_neuron(neuron, **arguments)
+        return ClassSpec(named.target, named.arguments)
+    spec = ClassSpec(neuron.target, {**neuron.arguments, **arguments}) if neuron else ClassSpec("", dict(arguments))
+    check_arguments(spec, spec.target.rpartition(".")[2] or "neuron")
+    return spec
+
+
 def neurons(model: nn.Module) -> Iterator[Neuron]:
-    """The neurons of a model, in the order of its layers."""
+    """The neurons of a spiking model, in the order of its layers.
+
+    Each has `site`, the place where it sits ("encoder.layer.0.key_out"), and `T`; one with an amplitude has `alpha`, a
+    tensor of T values.
+
+    Args:
+        model: A model that `spikify` converted.
+
+    Example:
+        >>> from transformers import BertConfig, BertModel
+        >>> from spikelm.spiking import neurons, spikify
+        >>> sizes = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
+        >>> model = spikify(BertModel(BertConfig(vocab_size=100, **sizes)), "lif", T=4)
+        >>> [neuron.site for neuron in neurons(model)][:2]
+        ['encoder.layer.0.key_out', 'encoder.layer.0.value_out']
+    """
     return (module for module in model.modules() if isinstance(module, Neuron))
 
 

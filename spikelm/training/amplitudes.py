@@ -5,39 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-import torch
 from torch import nn
 
 from spikelm.data.batches.by_step import Batch
-from spikelm.neurons.amplitude import AmplitudeNeuron
-from spikelm.spiking import neurons
-
-
-def _elastic(model: nn.Module) -> list[AmplitudeNeuron]:
-    return [neuron for neuron in neurons(model) if isinstance(neuron, AmplitudeNeuron) and neuron.elastic]
+from spikelm.spiking.calibrate import average_amplitudes, elastic_neurons
 
 
 def amplitudes_missing(model: nn.Module) -> bool:
     """Whether some amplitude was neither set by a batch nor brought by a checkpoint."""
-    return any(not neuron.ready for neuron in _elastic(model))
+    return any(not neuron.ready for neuron in elastic_neurons(model))
 
 
 def forget_amplitudes(model: nn.Module) -> None:
     """The next batch in train mode sets the amplitudes anew; learnable ones stay what they have learned."""
-    for neuron in _elastic(model):
+    for neuron in elastic_neurons(model):
         if not neuron.learnable:
             neuron.reset_parameters()
 
 
 def amplitudes_follow(model: nn.Module) -> bool:
     """Whether some amplitude changes with every training batch."""
-    return any(neuron.follows for neuron in _elastic(model))
+    return any(neuron.follows for neuron in elastic_neurons(model))
 
 
 @contextmanager
 def held_amplitudes(model: nn.Module) -> Iterator[None]:
     """Amplitudes that follow the batches stay what they are inside: one batch is gone through in parts."""
-    following = [neuron for neuron in _elastic(model) if neuron.follows]
+    following = [neuron for neuron in elastic_neurons(model) if neuron.follows]
     for neuron in following:
         neuron.observing = False
     try:
@@ -47,18 +41,7 @@ def held_amplitudes(model: nn.Module) -> Iterator[None]:
             neuron.observing = True
 
 
-@torch.no_grad()
 def set_amplitudes(model: nn.Module, batches: Iterable[Batch], forward: Callable[[Batch], object]) -> None:
-    """a = mean over the batches of k mean|m|; each batch is seen with amplitudes of its own."""
-    elastic = _elastic(model)
+    """a = mean over the batches of k mean|m|; each batch is seen with amplitudes of its own, and with dropout."""
     model.train()
-    sums = [torch.zeros_like(neuron.alpha) for neuron in elastic]
-    seen = 0
-    for seen, batch in enumerate(batches, start=1):  # noqa: B007 (used below)
-        for neuron in elastic:
-            neuron.reset_parameters()
-        forward(batch)
-        for total, neuron in zip(sums, elastic, strict=True):
-            total += neuron.alpha
-    for total, neuron in zip(sums, elastic, strict=True):
-        neuron.alpha.copy_(total / seen)
+    average_amplitudes(model, batches, forward)

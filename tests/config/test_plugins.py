@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,14 +13,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
-from spikelm.cli.command_line import help_text
+from spikelm.cli.command_line import help_text, precheck
 from spikelm.config import plugins, trust
 from spikelm.config.checks import typed
 from spikelm.config.compose import compose_config, load_config
 from spikelm.errors import ConfigError, DataError
 from spikelm.neurons import build_neuron
 from spikelm.runs.identity import identity
+from spikelm.spiking import neurons, spikify
 from spikelm.store.hashing import run_id
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "plugin"
@@ -64,6 +67,34 @@ def test_an_installed_package_adds_options_and_nothing_is_imported_for_them(site
         load_config(["neuron=adaptive", "neuron.theta=-1"])
     with pytest.raises(ConfigError, match=r"did you mean neuron\.rise"):
         load_config(["neuron=adaptive", "neuron.risee=1"])
+
+
+@pytest.mark.parametrize("left_out", ["beta", "theta", "rho", "rise", "beta theta rho rise"])
+def test_a_setting_that_the_yaml_of_the_docs_leaves_out_is_checked_by_its_annotation(left_out: str, site: Path) -> None:
+    install(site)
+    plugins.plugins.cache_clear()
+    (page,) = (PROJECT / "docs").rglob("extend.md")
+    (code,), (option,) = (
+        re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+        for language in ("python", "yaml")
+    )
+    (site / "spikelm_example" / "adaptive.py").write_text(code)
+    kept = [line for line in option.splitlines() if line.partition(":")[0] not in left_out.split()]
+    (site / "spikelm_example" / "conf" / "neuron" / "adaptive.yaml").write_text("\n".join(kept))
+    for setting in left_out.split():
+        config = load_config(["neuron=adaptive", f"neuron.{setting}=0.75"])
+        assert config.neuron.arguments[setting] == 0.75
+        assert getattr(build_neuron(config.neuron, 2), setting) == 0.75
+        assert setting not in load_config(["neuron=adaptive"]).neuron.arguments, "the class has a default"
+        with pytest.raises(
+            ConfigError, match=rf"neuron\.{setting}=-1 is not valid; valid: a number (above|of at least) 0"
+        ):
+            load_config(["neuron=adaptive", f"neuron.{setting}=-1"])
+        with pytest.raises(ConfigError, match=rf"unknown key neuron\.{setting}x; did you mean neuron\.{setting}\?"):
+            load_config(["neuron=adaptive", f"neuron.{setting}x=1"])
+        assert precheck(["neuron=adaptive", f"neuron.{setting}=0.75", "-m", "T=1,2", f"runs_dir={site.parent}"])
+    model = spikify(BertModel(BertConfig(vocab_size=9, hidden_size=8, num_attention_heads=2)), "adaptive", T=2, rho=0.1)
+    assert {neuron.rho for neuron in neurons(model)} == {0.1}
 
 
 def test_its_classes_are_trusted_because_it_is_installed(site: Path) -> None:

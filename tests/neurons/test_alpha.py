@@ -42,7 +42,7 @@ def test_silence_gets_the_floor() -> None:
 def test_evaluation_before_training_names_the_site_and_the_fix() -> None:
     neuron = BiSpike(2).eval()
     neuron.site = "encoder.layer.3.ffn1_in"
-    with pytest.raises(SpikeLMError, match=r"encoder\.layer\.3\.ffn1_in(.|\n)*fix: run one batch in train"):
+    with pytest.raises(SpikeLMError, match=r"encoder\.layer\.3\.ffn1_in(.|\n)*fix: calibrate"):
         neuron(torch.randn(2, 3, 3))
     assert not neuron.ready
 

@@ -60,7 +60,7 @@ SINGLE_RUN = {
 
 @pytest.mark.parametrize("id", [*sorted(SINGLE_RUN), *(slow(id) for id in sorted(set(CLAIMS) - SINGLE_RUN))])
 def test_can_be_checked_at_scale_mini(id: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    store = tmp_path_factory.getbasetemp()  # one for all: composed configs are remembered by store
+    store = tmp_path_factory.getbasetemp()  # nothing is written to it
     verdict = check_claim(CLAIMS[id], Results(Selection(scale="mini", root=store)))
     assert verdict.reason == "", "its runs can be asked for"
     assert verdict.status == "not run"

@@ -163,5 +163,11 @@ class Config(Composed):
 
 @lru_cache(maxsize=1)
 def structured(runs_dir: str) -> Any:
-    """The schema as OmegaConf has it, made once for a default store; not to be changed: a merge starts from a copy."""
-    return OmegaConf.structured(Composed)
+    """The schema as OmegaConf has it, made once for a default store; not to be changed: a merge starts from a copy.
+
+    An argument of a neuron or quantiser may be set where its file leaves it out: its class says what it may be.
+    """
+    schema: Any = OmegaConf.structured(Composed)
+    for group in (schema.neuron, schema.weights):
+        OmegaConf.set_struct(group, False)
+    return schema

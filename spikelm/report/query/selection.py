@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from spikelm.config.compose import load_config
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.settings.schema import Config
-from spikelm.report.query.composed import composed
 from spikelm.runs.experiment import open_run
 from spikelm.runs.identity import identity
 from spikelm.store.hashing import digest
@@ -20,6 +20,12 @@ from spikelm.store.store import Run
 #: where files are says nothing about a result
 FILES = ("source.root=", "source.text_root=", "source.tokenizer=", "source.mirror=")
 SEEDS = (42,)  # where none are asked for
+
+
+@lru_cache(maxsize=4096)
+def composed(*overrides: str) -> Config:
+    """The config of overrides, composed once; not to be changed in place."""
+    return load_config(overrides)
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,12 @@ class Selection:
         if not override.startswith(("trainer=", "trainer.")):
             return False
         others = ("task=pretrain", "neuron=bispike", *(one for one in self.options if one != override))
-        return identity(composed((*others, override), self.root)) == identity(composed(others, self.root))
+        return identity(composed(*others, override)) == identity(composed(*others))
 
     @cached_property
     def source_name(self) -> str:
         """The source, by name also where it is the scale's own."""
-        return self.source or composed(("task=pretrain", *self.options), self.root).source.name
+        return self.source or composed("task=pretrain", *self.options).source.name
 
     @property
     def where(self) -> str:
@@ -107,7 +113,7 @@ class Results:
         """The run of a system on a task. A pretrained or general run has the seed of its stage: all seeds share it."""
         wanted = Wanted(system, task, self.selection.seeds[0] if seed is None else seed, tuple(extra))
         if wanted not in self._found:
-            config = composed(tuple(wanted.overrides(self.selection)), self.selection.root)
+            config = composed(*wanted.overrides(self.selection))
             if task in ("pretrain", "general_distill"):
                 stage = config.pretrain if task == "pretrain" else config.general
                 config = replace(config, seed=stage.seed)
