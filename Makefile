@@ -56,7 +56,7 @@ test-slurm: $(READY) ## sweeps on a Slurm of one node (apt-get install slurm-wlm
 	$(BIN)/pytest -m faults tests/faults/test_slurm_sweeps.py -v
 
 docs: $(READY) ## build the documentation as a site: build/docs/index.html (every link and anchor is checked)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 check: $(READY) ## lint, types and import contracts
 	$(BIN)/ruff check .
