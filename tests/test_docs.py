@@ -84,7 +84,7 @@ def test_the_yaml_of_extend_md_names_every_setting_of_the_neuron(tmp_path: Path)
 
 
 def test_the_site_is_whole_and_asks_no_network(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     built = sorted((tmp_path / "site").rglob("*.html"))
