@@ -20,6 +20,15 @@ import pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The user's own store, where a test has none of its own: never that of the checkout."""
+    with pytest.MonkeyPatch.context() as patch:
+        store = tmp_path_factory.mktemp("own") / "runs"
+        patch.setenv("SPIKELM_RUNS", str(store))
+        yield store
+
+
 @pytest.fixture
 def runs_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store of this test's own, for in-process and subprocess calls."""

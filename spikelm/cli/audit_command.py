@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 
 from spikelm.catalog.kinds import KINDS
-from spikelm.cli.find_run import find_result
+from spikelm.cli.find_run import RUN, find_result, weights_of
+from spikelm.cli.stores import add_runs_dir
 from spikelm.config.paths import default_runs_dir
 from spikelm.errors import ConfigError
 
@@ -18,17 +19,19 @@ def audit_main(argv: Sequence[str]) -> int:
         prog="spikelm-audit",
         description="Which matrix multiplications of a finished run are spike-driven, seen in a real forward pass.",
     )
-    parser.add_argument("run", help="a run directory, or the first digits of a run id")
-    parser.add_argument("--runs-dir", default=default_runs_dir())
+    parser.add_argument("run", help=RUN)
+    add_runs_dir(parser)
     args = parser.parse_args(argv)
-    result, directory = find_result(args.run, Path(args.runs_dir))
-    config = result.config
+    found, result = find_result(args.run, args.runs_dir)
+    print(found)
+    config = replace(result.config, runs_dir=default_runs_dir())  # its samples are tokenised in the user's own store
     kind = config.backbone.kind
     if KINDS[kind].neuron == "plain":
         raise ConfigError(
             f"backbone.kind={kind}: {KINDS[kind].title} has no neurons: nothing of it is spike-driven",
             "a run of a spiking system",
         )
+    weights = weights_of(found, result)
     from rich.console import Console
 
     from spikelm.cli.audit_table import print_audit
@@ -40,8 +43,7 @@ def audit_main(argv: Sequence[str]) -> int:
 
     quiet_libraries()
     console = Console()
-    model = load_pretrained(directory / "model")
-    config = result.config
+    model = load_pretrained(weights)
     samples, T = measurement_samples(config), config.time_steps
     report, verdict = audit(model, audit_rows(samples), T), result.spike_driven
     print_audit(report, console)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spikelm.catalog.quantities import duration, gigabytes
+
 if TYPE_CHECKING:
     from spikelm.training.device_check.comparison import Check, Measured
     from spikelm.training.device_check.report import DeviceReport
@@ -25,7 +27,7 @@ def print_device_report(report: DeviceReport) -> None:
     gpus = "; ".join(f"{gpu.name}, {gpu.memory_gb:.0f} GB, driver {gpu.driver}" for gpu in about.gpus) or "no GPU"
     versions = f"torch {about.versions.get('torch')}, CUDA {about.cuda}, cuDNN {about.cudnn}, NCCL {about.nccl}"
     how = "quick" if report.quick else "full"
-    print(f"**spikelm-doctor --check** on {report.device} ({how}, {report.seconds:.0f} s): {_verdict(report)}\n")
+    print(f"**spikelm-doctor --check** on {report.device} ({how}, {duration(report.seconds)}): {_verdict(report)}\n")
     print(f"spikelm {about.versions['spikelm']}, commit {about.git_commit}, {versions}; {gpus}; {about.platform}\n")
     print("| part | ok | largest difference (limit) |\n|---|---|---|")
     for part in dict.fromkeys(check.part for check in report.checks):
@@ -38,11 +40,11 @@ def print_device_report(report: DeviceReport) -> None:
     for check in rest:
         why = check.note or "; ".join(_number(item) for item in check.measured if not item.within)
         print(f"| {check.state} | {check.part} {check.name} | {why} |")
-    print("\n| training step | system | rows x tokens | tokens per second | plain steps | GB | estimated GB |")
+    print("\n| training step | system | rows x tokens | tokens per second | plain steps | memory | estimated memory |")
     print("|---|---|---|---|---|---|---|")
     for speed in report.speeds:
-        memory = "-" if speed.memory_gb is None else f"{speed.memory_gb:.2f}"
-        estimate = "-" if speed.estimated_gb is None else f"{speed.estimated_gb:.2f}"
+        memory = "-" if speed.memory_gb is None else gigabytes(speed.memory_gb)
+        estimate = "-" if speed.estimated_gb is None else gigabytes(speed.estimated_gb)
         rate, size = f"{speed.tokens_per_second:,.0f}", f"{speed.rows} x {speed.length}"
         print(
             f"| {speed.setting} | {speed.system} | {size} | {rate} | {speed.times_plain:.2f} | {memory} | {estimate} |"

@@ -21,6 +21,7 @@ from spikelm.catalog.energy import (
     seq2seq_terms,
     spiking_energy_mj,
 )
+from spikelm.catalog.quantities import millijoules, significant
 from spikelm.config.settings.backbone import BackboneConfig
 
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
@@ -69,14 +70,14 @@ def print_terms(
     if decoder:
         console.print(_table(decoder, rates, T, f"Decoder {title}"))
     console.print(
-        f"{sum(term.macs for term in terms):,} MACs: ANN {energy_mj(terms):.2f} mJ, "
-        f"SNN {spiking_energy_mj(terms, rates, T):.2f} mJ at T={T}, rate {mean_rate(terms, rates):.1%} (fp32)"
+        f"{sum(term.macs for term in terms):,} MACs: ANN {millijoules(energy_mj(terms))}, "
+        f"SNN {millijoules(spiking_energy_mj(terms, rates, T))} at T={T}, rate {mean_rate(terms, rates):.1%} (fp32)"
     )
     for precision in _PRECISIONS:
         mac, ac = PICOJOULE[precision]
         console.print(
             f"{precision}: {mac} pJ per MAC, {ac} pJ per AC; "
-            f"ceiling (every neuron fires) {ceiling_mj(terms, 1, precision):.5g} mJ per time step"
+            f"ceiling (every neuron fires) {millijoules(ceiling_mj(terms, 1, precision))} per time step"
         )
     listed = ", ".join(f"{term.name} {term.macs:,} MACs" for term in real)
     console.print(f"Real-valued and not counted: {listed}; embeddings, softmax, LayerNorm, GELU, membranes.")
@@ -116,5 +117,7 @@ def _numbers(terms: list[Term], rates: Mapping[str, float], T: int, total: int) 
 
 
 def _short(number: float, digits: int = 3) -> str:
-    """At most seven characters up to a million, to fit the columns."""
+    """Few characters, to fit the columns: small numbers with three digits that count."""
+    if number < 10 ** (2 - digits):
+        return significant(number)
     return f"{number:,.{digits}f}" if number < 10 ** (5 - digits) else f"{number:,.{max(0, digits - 2)}f}"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spikelm.catalog.kinds import KINDS, LABELLED
-from spikelm.cli.find_run import find_result
+from spikelm.cli.find_run import RUN, find_result, weights_of
+from spikelm.cli.stores import OF_OTHERS, add_runs_dir
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.settings.schema import Config
-from spikelm.errors import CheckpointError, ConfigError
+from spikelm.errors import ConfigError
+from spikelm.report.query.output import is_own, report_folder
+from spikelm.store.store import Run
 
 if TYPE_CHECKING:
     from spikelm.store.result import Result
@@ -27,18 +30,25 @@ def export_main(argv: Sequence[str]) -> int:
         description="A trained spiking classifier with its amplitudes in the weights: safetensors, config.json and "
         "tokenizer, loaded by `import spikelm.export` and AutoModelForSequenceClassification (docs/guide/export.md).",
     )
-    parser.add_argument("run", help="a run directory, or the first digits of a run id")
+    parser.add_argument("run", help=RUN)
     parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32", help="of the linears (default fp32)")
-    parser.add_argument("--out", help="folder to write (default: RUN/exported-PRECISION)")
-    parser.add_argument("--runs-dir", default=default_runs_dir())
+    parser.add_argument("--out", help=f"folder to write (default: RUN/exported-PRECISION; {OF_OTHERS})")
+    add_runs_dir(parser)
     args = parser.parse_args([f"--{arg}" if arg.startswith("precision=") else arg for arg in argv])
-    result, directory = find_result(args.run, Path(args.runs_dir))
+    found, result = find_result(args.run, args.runs_dir)
+    print(found)
     _refuse_config(result.config)
-    if not (directory / "model" / "config.json").is_file():
-        raise CheckpointError(f"{directory / 'model'} is not there", "force=true runs it again")
-    out = Path(args.out).absolute() if args.out else directory / f"exported-{args.precision}"
-    export_run(result, directory, out, args.precision)
+    weights = weights_of(found, result)
+    out = Path(args.out).absolute() if args.out else _folder(found.run) / f"exported-{args.precision}"
+    export_run(result, weights, out, args.precision)
     return 0
+
+
+def _folder(run: Run) -> Path:
+    """Where an export goes: into a run of the user's own store; a run of another store is only read."""
+    if is_own(run.root):
+        return run.directory
+    return report_folder(run.root) / "exported" / run.directory.name
 
 
 def _refuse_config(config: Config) -> None:
@@ -56,7 +66,7 @@ def _refuse_config(config: Config) -> None:
         )
 
 
-def export_run(result: Result, directory: Path, out: Path, precision: str) -> dict[str, Any]:
+def export_run(result: Result, weights: Path, out: Path, precision: str) -> dict[str, Any]:
     """Write the exported model and export.json; the contents of the latter."""
     from rich.console import Console
     from transformers import AutoModelForSequenceClassification
@@ -71,9 +81,9 @@ def export_run(result: Result, directory: Path, out: Path, precision: str) -> di
     from spikelm.training.fit import quiet_libraries
 
     quiet_libraries()
-    config = result.config
+    config = replace(result.config, runs_dir=default_runs_dir())  # its rows are tokenised in the user's own store
     check(config)
-    trained: Any = load_pretrained(directory / "model").eval()
+    trained: Any = load_pretrained(weights).eval()
     if config.task.labels:
         trained.config.id2label = dict(enumerate(config.task.labels))
         trained.config.label2id = {name: index for index, name in enumerate(config.task.labels)}
@@ -94,7 +104,7 @@ def export_run(result: Result, directory: Path, out: Path, precision: str) -> di
         "double_precision_difference": merged,
         "recorded": result.metrics,
         **asdict(compare(config, sets, trained, written)),
-        "bytes": {"trained": _size(directory / "model"), "exported": _size(out)},
+        "bytes": {"trained": _size(weights), "exported": _size(out)},
     }
     write_json(out / "export.json", report)
     _show(report, out, Console())

@@ -1,29 +1,94 @@
-"""The run that a command line names."""
+"""The run that a command line names, and what a person is told of it."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spikelm.errors import SpikeLMError
+from spikelm.config.paths import default_runs_dir
+from spikelm.errors import CheckpointError, ConfigError, SpikeLMError
+from spikelm.store.store import RESULT_ONLY, Run, Store
 
 if TYPE_CHECKING:
+    from spikelm.config.settings.schema import Config
     from spikelm.store.result import Result
 
+RUN = "a run directory, or the first digits of a run id"
+LISTED = 12  # candidates, at most
+_FOLDER = re.compile(r".+-[0-9a-f]{8}(?:[0-9a-f]{8})?")  # how the folder of a run is called
 
-def find_result(name: str, root: Path) -> tuple[Result, Path]:
-    """A finished result by run directory or by the first digits of its id."""
-    from spikelm.store.store import Store
 
-    wanted = Path(name).absolute()
-    digits = name.rstrip("/").rpartition("-")[2]
-    store = Store(wanted.parent.parent if wanted.is_dir() else root)
-    matches = [run for run in store.runs() if run.directory == wanted or run.id.startswith(digits)]
+@dataclass(frozen=True)
+class FoundRun:
+    """A run in a store, with its result where it is finished."""
+
+    run: Run
+    result: Result | None
+    config: Config | None  # of the result, or of config.yaml where it can be read
+
+    def __str__(self) -> str:
+        """Id, task, system, seed, state and folder: what a command says of the run that it took."""
+        about = [self.config.task.name] if self.config else []
+        about += [self.result.system, f"seed {self.result.seed}"] if self.result else []
+        return f"run {self.run.id}: {', '.join([*about, self.run.state])}, in {self.run.directory}"
+
+
+def find_run(name: str, root: Path) -> FoundRun:
+    """The one run with this directory, or whose id begins with these digits; several are an error that lists them."""
+    wanted, last = Path(name).absolute(), name.rstrip("/").rpartition("/")[2]
+    store = Store(wanted.parent.parent if wanted.is_dir() and _FOLDER.fullmatch(last) else root)
+    runs = list(store.runs())
+    matches = [run for run in runs if run.directory == wanted]
+    if not matches and _FOLDER.fullmatch(last):
+        matches = [run for run in runs if run.directory.name == last]
+    if not matches and re.fullmatch("[0-9a-f]{1,16}", name):
+        matches = [run for run in runs if run.id.startswith(name)]
     if not matches:
-        raise SpikeLMError(f"no run {name} under {store.root}", "spikelm-report lists the runs")
-    result = matches[0].result()
-    if result is None:
+        raise ConfigError(f"no run {name} in {store.root}", _listing(store.root))
+    found = [_read(run) for run in matches]
+    if len(found) == 1:
+        return found[0]
+    lines = [f"  {one}" for one in found[:LISTED]]
+    lines += [f"  and {len(found) - LISTED} more" for _ in found[LISTED : LISTED + 1]]
+    raise ConfigError("\n".join([f"{name} fits {len(found)} runs in {store.root}:", *lines]), "give more digits")
+
+
+def find_result(name: str, root: Path) -> tuple[FoundRun, Result]:
+    """A finished run and its result."""
+    found = find_run(name, root)
+    if found.result is None:
         raise SpikeLMError(
-            f"run {name} is not finished ({matches[0].state})", "run it again: it goes on where it stopped"
+            f"run {name} is not finished ({found.run.state})", "run it again: it goes on where it stopped"
         )
-    return result, matches[0].directory
+    return found, found.result
+
+
+def weights_of(found: FoundRun, result: Result) -> Path:
+    """The folder of a finished run's weights; where there are none, an error with the command that makes them."""
+    if (found.run.model / "config.json").is_file():
+        return found.run.model
+    from spikelm.report.query.rerun import rerun_command
+
+    state = f"{RESULT_ONLY}: its weights are" if found.run.has_only(result) else "its weights are"
+    raise CheckpointError(
+        f"run {found.run.id} ({found.run.directory}): {state} not there",
+        f"make the run again: {rerun_command(result.config)}{_force(found.run.id)}",
+    )
+
+
+def _force(id: str) -> str:
+    """What the command needs where the user's own store has a result of the run already."""
+    own = Store(default_runs_dir()).find(id)
+    return " force=true" if own is not None and own.finished else ""
+
+
+def _listing(root: Path) -> str:
+    other = "" if root == Path(default_runs_dir()) else f" --runs-dir {root}"
+    return f"spikelm-report runs{other} lists the runs"
+
+
+def _read(run: Run) -> FoundRun:
+    result = run.result()
+    return FoundRun(run, result, result.config if result else run.saved_config())

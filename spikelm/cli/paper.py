@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
+from spikelm.cli.stores import target
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import check_claims
 from spikelm.report.claims.show_claims import show_claims, write_claims
 from spikelm.report.figures.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
+from spikelm.report.query.output import is_own, report_folder
 from spikelm.report.query.selection import Results, Selection, Wanted
 from spikelm.report.reproduce.launcher import chosen_launcher
 from spikelm.report.tables.build import build_table, refused_rows, table_runs
@@ -41,18 +44,18 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 def selection_of(args: argparse.Namespace) -> Selection:
     """The selection that a command line asks for."""
-    root, overrides = Path(args.runs_dir), _overrides(args.rest)
+    root, overrides = args.runs_dir, _overrides(args.rest)
     if args.source == "local" and not any(override.startswith("source.root=") for override in overrides):
         from spikelm.report.query.run_list import local_root
 
         overrides.append(f"source.root={local_root(root, args.scale)}")
-    return Selection(args.scale, args.source, _seeds(args.seeds), root, tuple(overrides))
+    return Selection(args.scale, args.source, _seeds(args.seeds), root, tuple(overrides), target(args))
 
 
 def table(args: argparse.Namespace) -> int:
     """spikelm-report table."""
     results = Results(selection_of(args))
-    if _tables(_chosen_tables(args.id, args.tasks), results):
+    if _tables(_chosen_tables(args.id, args.tasks), results, args.ours):
         _hint(results.selection, f"table {args.id}")
     return 0
 
@@ -112,7 +115,8 @@ def reproduce(args: argparse.Namespace) -> int:
         verdicts = check_claims(fresh)
         write_claims(verdicts, selection)
         show_claims(verdicts, selection)
-    Console().print("  as a page, with every run: spikelm-report page", highlight=False)
+    other = "" if is_own(selection.root) else f" --runs-dir {selection.root}"
+    Console().print(f"  as a page, with every run: spikelm-report page{other}", soft_wrap=True, highlight=False)
     return code
 
 
@@ -120,8 +124,8 @@ def reference(args: argparse.Namespace) -> int:
     """spikelm-report reference."""
     from spikelm.report.reproduce.reference import renew
 
-    selection = selection_of(args)
-    path = renew(selection, args.to or selection.root / "reference")
+    to = args.to.absolute()
+    path = renew(replace(selection_of(args), to=report_folder(args.runs_dir)), to)
     print(f"  written to {path}")
     return 0
 
@@ -134,14 +138,14 @@ def _hint(selection: Selection, command: str) -> None:
         Console().print(said, soft_wrap=True, highlight=False)
 
 
-def _tables(tables: Sequence[PaperTable], results: Results) -> bool:
+def _tables(tables: Sequence[PaperTable], results: Results, ours_only: bool = False) -> bool:
     """Build, show and write them; whether runs are missing."""
     missing = False
     for one in tables:
-        data = build_table(one, results)
+        data = build_table(one, results, ours_only)
         missing |= bool(data.missing)
         show_table(data)
-        paths = write_table(data, results.selection.root)
+        paths = write_table(data, results.selection.folder, results.selection.root)
         Console().print(f"  written to {paths[0]} (and {_endings(paths[1:])})", soft_wrap=True, highlight=False)
     return missing
 
@@ -155,7 +159,7 @@ def _figures(ids: Sequence[str], results: Results) -> bool:
         missing |= bool(drawn.missing)
         console.print(f"{drawn.title}. {drawn.caption}", soft_wrap=True, highlight=False, markup=False)
         if drawn.figure is not None:
-            paths = write_figure(drawn, results.selection.root)
+            paths = write_figure(drawn, results.selection.folder)
             console.print(f"  written to {paths[0]} (and {_endings(paths[1:])})", soft_wrap=True, highlight=False)
         for command in drawn.missing:
             console.print(f"  missing: {command}", soft_wrap=True, highlight=False, markup=False)
@@ -165,7 +169,7 @@ def _figures(ids: Sequence[str], results: Results) -> bool:
 
 
 def _endings(paths: Sequence[Path]) -> str:
-    return ", ".join(path.suffix for path in paths)
+    return ", ".join(dict.fromkeys(path.suffix for path in paths))
 
 
 def _chosen_tables(id: str, tasks: str) -> list[PaperTable]:

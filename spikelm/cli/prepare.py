@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from spikelm.catalog.quantities import duration
 from spikelm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _progress(preparation: Preparation, console: Console) -> Iterator[Report]:
             bar.update(task, completed=documents, description=f"{of_total} documents, {speed}")
             if not console.is_terminal and time.monotonic() - last > EVERY:
                 last = time.monotonic()
-                left = f", {(total - documents) / documents * seconds / 60:.0f} min left" if total else ""
+                left = f", {duration((total - documents) / documents * seconds)} left" if total else ""
                 console.print(f"{of_total} documents, {speed}{left}")
 
         yield report
@@ -151,4 +152,4 @@ def _outcome(run: Config, preparation: Preparation, manifest: Manifest, seconds:
     )
     size, files = sum(file.bytes for file in manifest.inputs), len(manifest.inputs)
     text = f"{run.task.name}: {size / 1e6:,.0f} MB in {files} files are {counts}, in {len(manifest.shards)} shards"
-    return f"{text} ({seconds:.0f} s now); {preparation.folder / MANIFEST}"
+    return f"{text} ({duration(seconds)} now); {preparation.folder / MANIFEST}"

@@ -6,10 +6,16 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from spikelm.config.paths import default_runs_dir
+from spikelm.cli.stores import add_runs_dir
 from spikelm.store.checksums import SEAL, SUMS, broken_seal, damaged, damaged_in
-from spikelm.store.store import Run, Store
+from spikelm.store.store import RESULT_ONLY, Run, Store
+
+if TYPE_CHECKING:
+    from spikelm.store.result import Result
+
+AGAIN = "force=true makes the run again"
 
 
 @dataclass(frozen=True)
@@ -21,40 +27,59 @@ class Damage:
 
 
 def verify_main(argv: Sequence[str]) -> int:
-    """List what is damaged; 1 when something is and stays so."""
+    """List what is damaged; 1 when something is and stays so. Without --repair nothing is written or moved."""
     parser = argparse.ArgumentParser(
         prog="spikelm-verify",
         description="Compare every run, checkpoint and cache with its checksums (sha256).",
     )
-    parser.add_argument("--runs-dir", default=default_runs_dir())
+    add_runs_dir(parser)
     parser.add_argument("--repair", action="store_true", help="write a damaged config.yaml again, from its result")
     args = parser.parse_args(argv)
-    root, left, runs = Path(args.runs_dir), 0, 0
-    for run in Store(root).runs():
-        runs += 1
+    left = runs = only = 0
+    for run in Store(args.runs_dir).runs():
+        result, _ = run.examine()
+        runs, only = runs + 1, only + (result is not None and run.has_only(result))
         for found in damage_of(run):
             repaired = args.repair and found.path.name == "config.yaml" and _write_config(run)
             left += not repaired
             print(f"{found.path}: {'written again from the result' if repaired else found.remedy}")
-    for found in damaged_caches(root / ".cache"):
+    for found in damaged_caches(args.runs_dir / ".cache"):
         left += 1
         print(f"{found.path}: {found.remedy}")
+    if only:
+        print(f"{RESULT_ONLY}: {only} of the runs, which came without weights and curves; their results are whole")
     print(f"{runs} runs looked at, {left} files damaged")
     return 1 if left else 0
 
 
 def damage_of(run: Run) -> Iterator[Damage]:
     """What of a run is missing or not as it was written."""
-    written = (run.directory / "result.json").is_file()
-    result = run.result()
-    if result is None and written:
-        yield Damage(run.directory / "result.json", "put aside; the same command makes the result again")
-    for name in damaged(run.directory, result.files if result else {}):
+    result, problem = run.examine()
+    if problem is not None:
+        yield Damage(run.directory / "result.json", f"{problem}; the same command makes the run again")
+    names = damaged(run.directory, result.files) if result and not run.has_only(result) else []
+    for name in names:
         yield Damage(run.directory / name, _remedy(name))
+    if "metrics.csv" not in names and (gap := missing_steps(run, result)):
+        yield Damage(run.directory / "metrics.csv", f"{gap}; {_remedy('metrics.csv') if result else AGAIN}")
     for seal in sorted(run.checkpoints.glob(f"*.ckpt{SEAL}")):
         path = seal.with_name(seal.name.removesuffix(SEAL))
         if path.exists() and broken_seal(path):
             yield Damage(path, "a run that goes on puts it aside and takes the checkpoint before it")
+
+
+def missing_steps(run: Run, result: Result | None) -> str:
+    """What is missing at the beginning of metrics.csv, in words; empty where it begins with the first logged loss."""
+    rows, config = run.metrics(), result.config if result else run.saved_config()
+    if not rows or config is None:
+        return ""
+    first = min(config.trainer.log_every, result.steps if result else config.trainer.log_every)
+    losses = [step for step, name, _ in rows if name == "train/loss"]
+    trained = 0 < first <= max(step for step, _, _ in rows)  # a run may not have come so far yet
+    if not trained or (losses and min(losses) <= first):
+        return ""
+    begins = min(losses or [step for step, _, _ in rows])
+    return f"begins at step {begins}, without the loss of step {first}, the first that the run logs"
 
 
 def _remedy(name: str) -> str:
@@ -62,7 +87,7 @@ def _remedy(name: str) -> str:
         return "made again as soon as a run needs it"
     if name == "config.yaml":
         return "spikelm-verify --repair writes it again from the result, which is whole"
-    return "the result itself is whole; force=true makes the run again"
+    return f"the result itself is whole; {AGAIN}"
 
 
 def _write_config(run: Run) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from spikelm.catalog.kinds import KINDS
 from spikelm.config.devices import uses_gpu
 from spikelm.config.plugins import option_file, package_dir
 from spikelm.machine.cpu import side_by_side, usable_threads
@@ -23,6 +24,13 @@ def _layers_over(share: int, *, _root_: Any) -> int:
     if layers is None:
         raise ValueError(f"backbone={_root_.backbone.name} has no layers of its own: set backbone.layers")
     return max(1, int(layers) // share)
+
+
+def _architecture(*, _root_: Any) -> str:
+    """What people call the plain model of the backbone: a title that is made of it is true of any backbone."""
+    backbone = _root_.backbone
+    kind = KINDS.get(backbone.kind)
+    return str(backbone.title or (kind.title if kind else backbone.kind))  # another kind is refused later
 
 
 def _by_task(values: Any, other: Any, *, _root_: Any) -> Any:
@@ -55,6 +63,7 @@ def _job_cores(*, _root_: Any) -> int:
 
 
 RESOLVERS: dict[str, Callable[..., Any]] = {
+    "architecture": _architecture,  # LIF-${architecture:} is LIF-BERT, or LIF-BART where the backbone is one
     "by_task": _by_task,  # ${by_task:{cola: 50},10} is 50 for cola and 10 for other tasks
     "job_cores": _job_cores,  # ${job_cores:} is the number of cores of a job of hydra/launcher=slurm
     "job_gpus": _job_gpus,  # ${job_gpus:} is its number of GPUs

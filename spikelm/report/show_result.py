@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from spikelm.catalog.kinds import UNLABELLED
+from spikelm.catalog.quantities import bits_text, duration, gigabytes, millijoules, rows_text
 from spikelm.store.result import Result, number_text
 
 NAMES = {
@@ -40,8 +43,10 @@ def show_result(result: Result, directory: Path, console: Console, samples: int 
         table.add_row("spike-driven, generating from the cache", verdict.decoding, "")
     table.add_row(f"spike-driven {what}", verdict.verdict, f"real-valued: {_short(verdict.real_valued)}")
     table.add_row("parameters", f"{result.parameters:,}", "")
-    table.add_row("seconds, peak memory", f"{result.seconds:.0f} s", f"{result.peak_memory_mb:.0f} MB")
+    table.add_row("time, peak memory", duration(result.seconds), gigabytes(result.peak_memory_mb / 1e3))
     console.print(table)
+    rows = "documents" if result.config.task.kind in UNLABELLED else "rows"
+    console.print(f"{rows}: {rows_text(result.source.rows, result.source.available)}", soft_wrap=True, highlight=False)
     for name, note in result.metric_notes.items():
         console.print(f"  {name}: {note}", highlight=False, markup=False, soft_wrap=True)
     for sample in result.samples[:samples]:
@@ -60,14 +65,15 @@ def _score_rows(result: Result) -> Iterator[tuple[str, str, str]]:
 
 
 def _energy_rows(result: Result) -> Iterator[tuple[str, str, str]]:
-    yield "bits of weights, activations", f"{result.bits.weights}, {result.bits.activations}", ""
+    yield "bits of weights, activations", f"{bits_text(result.bits.weights)}, {bits_text(result.bits.activations)}", ""
     ann = dict(result.energy_ann_mj.items())
     for precision, energy in result.energy_mj.items():
         if energy is None:
             continue
-        other = ann[precision] or 0.0
-        against = f"{other:.4f} mJ ANN, {other / max(energy, 1e-12):.1f}x" if result.spikes else ""
-        yield f"energy {precision}, one inference", f"{energy:.4f} mJ", against
+        other = ann[precision]
+        times = f", {other / energy:.1f}x" if other and energy else ""
+        against = f"{millijoules(other)} ANN{times}" if result.spikes and other else ""
+        yield f"energy {precision}, one inference", millijoules(energy), against
 
 
 def _firing_rows(result: Result) -> Iterator[tuple[str, str, str]]:
@@ -86,9 +92,10 @@ def _text_rows(result: Result) -> Iterator[tuple[str, str, str]]:
         return
     text = result.energy_detail.generated
     lengths = f"{text.mean_source:.0f} tokens read, {text.mean_target:.0f} written, {text.beams} beams"
-    yield "energy fp32, one generated text", f"{text.fp32:.4f} mJ", f"{text.ann_fp32:.4f} mJ ANN"
+    against = f"{millijoules(text.ann_fp32)} ANN" if result.spikes else ""
+    yield "energy fp32, one generated text", millijoules(text.fp32), against
     yield "", "", lengths
-    yield "LM head fp32, real-valued, apart", f"{result.energy_detail.lm_head_fp32:.4f} mJ", ""
+    yield "LM head fp32, real-valued, apart", millijoules(result.energy_detail.lm_head_fp32), ""
 
 
 def readable(name: str) -> str:
@@ -100,9 +107,6 @@ def readable(name: str) -> str:
 
 
 def _short(modules: list[str]) -> str:
-    names = list(
-        dict.fromkeys(
-            module.split(".encoder.")[0] + ".encoder" if ".encoder." in module else module for module in modules
-        )
-    )
-    return ", ".join(names) if names else "nothing"
+    """Modules by name, those of an encoder or a decoder as one."""
+    names = [re.sub(r"\.(encoder|decoder)\..*", r".\1", module) for module in modules]
+    return ", ".join(dict.fromkeys(names)) or "nothing"

@@ -11,8 +11,12 @@ from typing import Any
 
 from rich.console import Console
 
+from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, SpikeLMError
-from spikelm.report.page.entries import directories
+from spikelm.report.appearance import look_of
+from spikelm.report.page.entries import RunRow, directories, read_record, row_of
+from spikelm.report.query.output import writable
+from spikelm.runs.labels import tables_of
 from spikelm.runs.tracking import effective_mode
 from spikelm.store.atomic import write_json
 from spikelm.store.hashing import digest
@@ -116,6 +120,16 @@ SECTIONS = (
 
 
 @dataclass(frozen=True)
+class Coloured:
+    """A run, and the group and task that W&B shows it under, in the colour of its system."""
+
+    run: str
+    group: str
+    task: str
+    colour: str
+
+
+@dataclass(frozen=True)
 class Dashboard:
     """Sections of panels over the project's runs, in words of our own."""
 
@@ -125,6 +139,7 @@ class Dashboard:
     group_by: tuple[str, ...] = ("group", "job_type")
     columns: tuple[str, ...] = ("tags", "score", "energy_mj/fp32", "energy_of_ann", "firing_rate", "spike_driven")
     sections: tuple[Section, ...] = SECTIONS
+    colours: tuple[Coloured, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,10 +156,10 @@ class Delta:
     difference: float | None
 
 
-def deltas(root: Path) -> list[Delta]:
-    """Every cell of every table on disk that has a number of ours."""
+def deltas(*folders: Path) -> list[Delta]:
+    """Every cell of every table in these folders that has a number of ours."""
     cells = []
-    for path in sorted((root / "tables").glob("table*.json")):
+    for path in _files("tables", "table*.json", folders):
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
             for line in raw["lines"]:
@@ -162,31 +177,58 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def artifacts(root: Path) -> dict[str, list[Path]]:
+def colours(root: Path) -> tuple[Coloured, ...]:
+    """The runs of the store in the colours that the page and the figures give to their systems."""
+    found = []
+    for directory, id in directories(root):
+        record = read_record(root, directory, id)
+        if id is None or record.config is None:
+            continue
+        row = row_of(record)
+        found.append(Coloured(id, _group(record.config, row), row.task, look_of(row.system, row.T).colour))
+    return tuple(found)
+
+
+def _group(config: Config, row: RunRow) -> str:
+    """What `labels` groups it by: first table and system; a run that departs from a system by what it is called."""
+    if row.system != config.system.title:
+        return row.system
+    return " ".join([*(f"table{number}" for number in tables_of(config.system.name, row.task)[:1]), config.system.name])
+
+
+def artifacts(root: Path, made: Path) -> dict[str, list[Path]]:
     """The files of each artifact: tables, figures and the result of every run."""
     results = [path for directory, _ in directories(root) if (path := directory / "result.json").is_file()]
     named = {
-        "tables": [path for path in sorted((root / "tables").glob("*")) if path.is_file()],
-        "figures": [path for path in sorted((root / "figures").glob("*")) if path.is_file()],
+        "tables": _files("tables", "*", (root, made)),
+        "figures": _files("figures", "*", (root, made)),
         "results": results[:RESULT_FILES],
     }
     return {name: paths for name, paths in named.items() if paths}
 
 
-def build_dashboard(root: Path, options: Options, console: Console) -> Path:
-    """Write the specification, log the artifacts, and save workspace and report where W&B can be reached."""
+def _files(part: str, pattern: str, folders: Sequence[Path]) -> list[Path]:
+    """The files of a part (tables, figures) of several folders; of equal names that of the last folder."""
+    named = {path.name: path for folder in folders for path in (folder / part).glob(pattern) if path.is_file()}
+    return [named[name] for name in sorted(named)]
+
+
+def build_dashboard(root: Path, made: Path, options: Options, console: Console) -> Path:
+    """Write the specification, log the artifacts, and save workspace and report where W&B can be reached.
+
+    Runs are those of the store `root`; tables and figures are in `made` as well, and what is written goes there.
+    """
     mode = effective_mode(options.mode, console.print)  # type: ignore[arg-type]
-    folder = root / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = writable(made / FOLDER)
     path = folder / "dashboard.json"
-    dashboard = Dashboard(options.project, options.entity)
+    dashboard = Dashboard(options.project, options.entity, colours=colours(root))
     write_json(path, asdict(dashboard))
     console.print(f"specification of the dashboard: {path}", soft_wrap=True, highlight=False)
     if mode == "disabled":
         return path
     if mode == "online":
         check_online()  # before anything is sent
-    run = log_report(root, folder, options, mode)
+    run = log_report(artifacts(root, made), deltas(root, made), folder, options, mode)
     console.print(f"tables, figures and results as artifacts: {run}", soft_wrap=True, highlight=False)
     if mode == "online":
         links = save(dashboard, _saved(folder / SAVED))
@@ -215,12 +257,13 @@ def _saved(path: Path) -> dict[str, str]:
     return {str(key): str(value) for key, value in links.items()} if isinstance(links, dict) else {}
 
 
-def log_report(root: Path, folder: Path, options: Options, mode: str) -> Path:
+def log_report(
+    files: Mapping[str, Sequence[Path]], rows: Sequence[Delta], folder: Path, options: Options, mode: str
+) -> Path:
     """One W&B run of the report itself: the table of deltas, and an artifact each of tables, figures and results."""
     import wandb
 
-    files, rows = artifacts(root), deltas(root)
-    stamp = [[str(path.relative_to(root)), path.stat().st_mtime_ns] for paths in files.values() for path in paths]
+    stamp = [[_inside(path), path.stat().st_mtime_ns] for paths in files.values() for path in paths]
     with refused("W&B refused the report", OFFLINE if mode == "online" else "unset the variables WANDB_*"):
         settings = wandb.Settings(
             console="off", silent=True, disable_code=True, disable_git=True, x_disable_machine_info=True, host=""
@@ -231,7 +274,7 @@ def log_report(root: Path, folder: Path, options: Options, mode: str) -> Path:
             resume="allow", reinit="create_new",
         )  # fmt: skip
         try:
-            _log(run, files, rows, root)
+            _log(run, files, rows)
             run.finish()
         except Exception:
             with contextlib.suppress(Exception):  # W&B's own process may be what failed
@@ -240,7 +283,12 @@ def log_report(root: Path, folder: Path, options: Options, mode: str) -> Path:
         return Path(run.dir).parent
 
 
-def _log(run: Any, files: Mapping[str, Sequence[Path]], rows: Sequence[Delta], root: Path) -> None:
+def _inside(path: Path) -> str:
+    """The name of a file in an artifact: with its folder, and of a run's result with its task as well."""
+    return "/".join(path.parts[-3:] if path.name == "result.json" else path.parts[-2:])
+
+
+def _log(run: Any, files: Mapping[str, Sequence[Path]], rows: Sequence[Delta]) -> None:
     import wandb
 
     if rows:
@@ -248,7 +296,7 @@ def _log(run: Any, files: Mapping[str, Sequence[Path]], rows: Sequence[Delta], r
     for name, paths in files.items():
         artifact = wandb.Artifact(f"{run.project}-{name}", type=name)
         for path in paths:
-            artifact.add_file(str(path), name=str(path.relative_to(root)))
+            artifact.add_file(str(path), name=_inside(path))
         run.log_artifact(artifact)
 
 
@@ -307,6 +355,8 @@ def workspace(dashboard: Dashboard) -> Any:
     grouped = workspaces.RunsetSettings(
         groupby=[workspaces.Metric(_key(name)) for name in dashboard.group_by],
         pinned_columns=["tags:__ALL__" if name == "tags" else f"summary:{name}" for name in dashboard.columns],
+        run_settings={one.run: workspaces.RunSettings(color=one.colour) for one in dashboard.colours},
+        group_colors={path: one.colour for one in dashboard.colours for path in _paths(workspaces, one)},
     )
     return workspaces.Workspace(
         entity=dashboard.entity,
@@ -317,15 +367,27 @@ def workspace(dashboard: Dashboard) -> Any:
     )
 
 
+def _paths(workspaces: Any, one: Coloured) -> tuple[Any, Any]:
+    """Its group, and its group's runs on its task, as the runs of a workspace are grouped."""
+    return one.group, workspaces.GroupPath(one.group, one.task)
+
+
 def report(dashboard: Dashboard) -> Any:
     """The same panels as a document, one heading per section."""
     _, reports = libraries()
     entity, project = dashboard.entity, dashboard.project
     blocks: list[Any] = [reports.TableOfContents()]
+    drawn = {one.run: one.colour for one in dashboard.colours}
+    for one in dashboard.colours:
+        key = reports.RunsetGroupKey(reports.Metric("Group"), one.group)
+        drawn[reports.RunsetGroup("runs", (key,))] = one.colour
     for section in dashboard.sections:
         runs = reports.Runset(entity=entity, project=project, name="runs", groupby=["Group"])
         panels = [panel(reports, shown) for shown in section.panels]
-        blocks += [reports.H1(text=section.name), reports.PanelGrid(runsets=[runs], panels=panels)]
+        blocks += [
+            reports.H1(text=section.name),
+            reports.PanelGrid(runsets=[runs], panels=panels, custom_run_colors=drawn),
+        ]
     about = "Scores, firing rates and energies of the runs of this project beside the paper's tables."
     return reports.Report(project=project, entity=entity, title=dashboard.title, description=about, blocks=blocks)
 

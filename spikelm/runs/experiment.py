@@ -23,12 +23,12 @@ from spikelm.machine.environment import Environment, environment
 from spikelm.machine.signals import listening
 from spikelm.machine.torch_build import build_of
 from spikelm.runs.identity import id_of
-from spikelm.runs.labels import label, labels, title
+from spikelm.runs.labels import label, labels, title, tracked_name
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.runs.tracking import TrackedRun, Tracker, make_tracker
 from spikelm.store.atomic import plain
-from spikelm.store.checksums import damaged, file_sums, set_aside
-from spikelm.store.store import Run, Store, now
+from spikelm.store.checksums import damaged, file_sums
+from spikelm.store.store import RESULT_ONLY, Run, Store, now
 
 if TYPE_CHECKING:
     from spikelm.store.result import Result
@@ -45,9 +45,9 @@ class Finished:
     directory: Path
 
 
-def open_run(config: Config) -> Run:
-    """The run of a config, on disk or not yet."""
-    return Store(Path(config.runs_dir)).open(id_of(config), label(config), config.task.name)
+def open_run(config: Config, root: Path | None = None) -> Run:
+    """The run of a config, on disk or not yet: in its own store, or in the store `root`, which is only read."""
+    return Store(root or Path(config.runs_dir)).open(id_of(config), label(config), config.task.name)
 
 
 def run_experiment(config: Config, console: Console, whole: bool = False) -> Finished:
@@ -66,7 +66,10 @@ def _run_or_find(config: Config, console: Console, whole: bool) -> Finished:
     run = open_run(config)
     if not config.force and (result := _usable_result(run, whole)) is not None:
         _forget_leftovers(run, result)
-        console.print(f"finished before, from the store: {run.directory} (force=true runs it again)", soft_wrap=True)
+        only = f"{RESULT_ONLY}, without weights; " if run.has_only(result) else ""
+        console.print(
+            f"finished before, from the store: {run.directory} ({only}force=true runs it again)", soft_wrap=True
+        )
         return Finished(result, run.directory)
     from spikelm.training.launch import refuse_what_cannot_train  # takes seconds to load, and a finished run needs none
 
@@ -82,13 +85,28 @@ def _run_or_find(config: Config, console: Console, whole: bool) -> Finished:
             return Finished(result, run.directory)
         if config.force:
             run.reset()
-        elif (result := run.result()) is not None:
-            names = ", ".join(_damaged(run, result))
-            set_aside(run.directory / "result.json")
-            kept = " from the last checkpoint" if any(run.checkpoints.glob("*.ckpt")) else ""
-            said = f"{run.directory}: {names} missing or not as written (checksum); made again{kept}"
-            console.print(f"warning: {said}", style="yellow", soft_wrap=True)
+        else:
+            _clear_the_way(run, console)
         return Finished(_run(config, run, needed, console), run.directory)
+
+
+def _clear_the_way(run: Run, console: Console) -> None:
+    """Put aside the result of a run that is made again all the same, and say why it is."""
+    result, problem = run.examine()
+    if problem is not None:
+        aside = run.put_aside_result("corrupt")
+        said = f"warning: {run.directory / 'result.json'} {problem}; moved to {aside.name if aside else ''}"
+    elif result is None:
+        return
+    elif run.has_only(result):
+        run.put_aside_result("earlier")
+        said = f"{run.directory}: {RESULT_ONLY}, and its weights are needed: the run is made again"
+    else:
+        names = ", ".join(_damaged(run, result))
+        run.put_aside_result("damaged")
+        kept = " from the last checkpoint" if any(run.checkpoints.glob("*.ckpt")) else ""
+        said = f"warning: {run.directory}: {names} missing or not as written (checksum); made again{kept}"
+    console.print(said, style="yellow" if said.startswith("warning") else None, soft_wrap=True)
 
 
 def _usable_result(run: Run, whole: bool) -> Result | None:
@@ -211,7 +229,7 @@ def _tracker(config: Config, run: Run, console: Console) -> Tracker:
         project=config.tracker.project,
         entity=config.tracker.entity,
         run_id=run.id,
-        name=f"{config.task.name} {label(config)}",
+        name=tracked_name(config),
         group=known.group,
         job_type=known.job_type,
         tags=known.tags,

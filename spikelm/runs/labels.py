@@ -12,7 +12,8 @@ import yaml
 from spikelm.catalog.checkpoint_files import on_hub
 from spikelm.config.compose import load_config
 from spikelm.config.paths import config_dir
-from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.plugins import option_file, option_names
+from spikelm.config.settings.backbone import BackboneConfig, VariantConfig
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
@@ -29,7 +30,7 @@ class Labels(NamedTuple):
 
 
 def label(config: Config) -> str:
-    """The readable part of a run's directory: neuron, T, k, backbone, scale, source, seed."""
+    """The readable part of a run's directory: neuron, T, k, backbone, scale, where its rows come from, seed."""
     parts = [config.backbone.kind] if config.kind.neuron == "spiking" else []
     parts.append(config.neuron.name)
     if config.spiking:
@@ -38,23 +39,68 @@ def label(config: Config) -> str:
         parts.append(f"k{config.neuron.arguments['k']:g}")
     if config.quantized:
         parts.append(f"w{config.weights.name}")
-    return "-".join([*parts, config.backbone.name, config.scale, config.source.name, f"s{config.seed}"])
+    return "-".join([*parts, config.backbone.name, config.scale, config.rows_from, f"s{config.seed}"])
 
 
 def title(config: Config) -> str:
-    """What people call the run: its system, with whatever was changed of it; else what it is made of."""
+    """What people call the run, in every list, table, page and tracker.
+
+    Its system, with whatever was changed of it; a system with another neuron or other weights is no longer that system,
+    and is called by what it is made of, as is a run without one.
+    """
     if not config.system.name:
-        return label(config)
-    changes = departures(config)
-    return config.system.title + (f" ({', '.join(changes)})" if changes else "")
+        return made_of(config)
+    own = _own_of(config)
+    if own is None:  # of a folder that is not here: nothing tells what was changed
+        return f"{config.system.title} ({made_of(config)})"
+    if config.neuron.name != own.neuron.name or config.weights.name != own.weights.name:
+        return made_of(config)
+    changes = _changes(config, own)
+    named = own if own.backbone.kind == config.backbone.kind else config
+    return named.system.title + (f" ({', '.join(changes)})" if changes else "")
+
+
+def with_steps(name: str, config: Config) -> str:
+    """A title with T, where it does not say it and it means something: SpikeLM is one system at T=1 and T=4."""
+    return f"{name} T={config.time_steps}" if config.fires and "T=" not in name else name
+
+
+def tracked_name(config: Config) -> str:
+    """What a tracker calls the run."""
+    parts = [config.task.name, with_steps(title(config), config), config.scale, config.rows_from, f"s{config.seed}"]
+    return " ".join(parts)
+
+
+def made_of(config: Config) -> str:
+    """Its architecture, and what was put into it: BERT with psn T=4, BART with bispike T=1 k=2 weights=binary."""
+    if not config.converted:
+        return config.architecture
+    parts = [neuron_text(config)] if config.spiking else []
+    parts += [f"weights={config.weights.name}"] if config.quantized else []
+    parts += _differing("variant", asdict(config.variant), asdict(VariantConfig()))
+    parts += [f"distill={config.distill.name}"] if config.distills else []
+    return f"{config.architecture} with {' '.join(parts)}"
+
+
+def neuron_text(config: Config) -> str:
+    """The neuron with its T and k."""
+    k = neuron_k(config)
+    steps = [f"T={config.time_steps}"] if config.fires else []
+    return " ".join([config.neuron.name, *steps, *([] if k is None else [f"k={k:g}"])])
+
+
+def neuron_k(config: Config) -> float | None:
+    """k of the neuron's amplitude (alpha is k times the mean of absolute values), where it has one."""
+    return float(config.neuron.arguments["k"]) if "k" in config.neuron.arguments else None
 
 
 def departures(config: Config) -> list[str]:
     """What a config changes of the system it names, as overrides: `system=spikelm_t4 T=2` departs by T=2."""
-    try:
-        own = _own(config.system.name, config.task.name, config.scale, config.recipe)
-    except ConfigError:  # of a folder named by --config-dir, or of another version: nothing to compare with
-        return []
+    own = _own_of(config)
+    return [] if own is None else _changes(config, own)
+
+
+def _changes(config: Config, own: Config) -> list[str]:
     changes = [] if config.time_steps == own.time_steps else [f"T={config.T}"]
     changes += _backbone_changes(config.backbone, own.backbone)
     groups = ["neuron", "weights", *(["distill"] if config.distills or own.distills else [])]
@@ -63,10 +109,14 @@ def departures(config: Config) -> list[str]:
         if ours.get("name") != theirs.get("name"):
             changes.append(f"{group}={ours.get('name')}")
         else:
-            changes += [f"{group}.{key}={value}" for key, value in ours.items() if theirs.get(key) != value]
-    ours, theirs = _flat(asdict(config.variant)), _flat(asdict(own.variant))
-    changes += [f"variant.{key}={value}" for key, value in ours.items() if theirs[key] != value]
-    return changes
+            changes += _differing(group, ours, theirs)
+    return [*changes, *_differing("variant", asdict(config.variant), asdict(own.variant))]
+
+
+def _differing(group: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """The values that are not as theirs, as overrides."""
+    ours, theirs = _flat(ours), _flat(theirs)
+    return [f"{group}.{key}={value}" for key, value in ours.items() if theirs.get(key) != value]
 
 
 def _backbone_changes(ours: BackboneConfig, theirs: BackboneConfig) -> list[str]:
@@ -75,7 +125,8 @@ def _backbone_changes(ours: BackboneConfig, theirs: BackboneConfig) -> list[str]
     Whether weights are given or pretrained here is said as well; where a copy of them lies is not.
     """
     if ours.name != theirs.name:
-        return [f"backbone={ours.name}"]
+        weights = [f"backbone.path={ours.path}"] if ours.path and not ours.title and on_hub(ours.path) else []
+        return [f"backbone={ours.name}", *weights]
     keys = ("kind", "layers", "keep_layers", "options")
     changes = [f"backbone.{key}={getattr(ours, key)}" for key in keys if getattr(ours, key) != getattr(theirs, key)]
     if bool(ours.path) == bool(theirs.path):
@@ -86,7 +137,7 @@ def _backbone_changes(ours: BackboneConfig, theirs: BackboneConfig) -> list[str]
 
 def _settings(config: Config, group: str) -> dict[str, Any]:
     node = getattr(config, group)
-    return _flat(node.to_mapping() if isinstance(node, ClassSpec) else asdict(node))
+    return node.to_mapping() if isinstance(node, ClassSpec) else asdict(node)
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -96,11 +147,37 @@ def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
+def _own_of(config: Config) -> Config | None:
+    """The system that a config names as its file has it; None where there is no such file here.
+
+    A task or a scale of a folder that is not here changes no system: another task of the same kind stands in for it.
+    """
+    system, task, scale = config.system.name, config.task.name, config.scale
+    if option_file("system", system) is None:
+        return None
+    if option_file("task", task) is None:
+        task = _task_of_kind(config.task.kind)
+    return _own(system, task, scale if option_file("scale", scale) else "", config.recipe)
+
+
+@lru_cache(maxsize=16)
+def _task_of_kind(kind: str) -> str:
+    known = (
+        name
+        for name in option_names("task")
+        if (path := option_file("task", name)) is not None and yaml.safe_load(path.read_text()).get("kind") == kind
+    )
+    return next(known, "")
+
+
 @lru_cache(maxsize=256)
-def _own(system: str, task: str, scale: str, recipe: str) -> Config:
+def _own(system: str, task: str, scale: str, recipe: str) -> Config | None:
     """A system as its file has it, on embedded text: where text comes from changes no system."""
-    words = [f"system={system}", f"task={task}", f"scale={scale}", "source=embedded"]
-    return load_config([*words, *([f"recipe={recipe}"] if recipe else [])])
+    chosen = {"system": system, "task": task, "scale": scale, "source": "embedded", "recipe": recipe}
+    try:
+        return load_config([f"{group}={name}" for group, name in chosen.items() if name])
+    except ConfigError:  # what it names is of another version, or its weights are not here
+        return None
 
 
 def labels(config: Config) -> Labels:
@@ -108,8 +185,8 @@ def labels(config: Config) -> Labels:
     task, name = config.task.name, config.system.name
     unchanged = bool(name) and not departures(config)
     tables = [f"table{number}" for number in tables_of(name, task)] if unchanged else []
-    called = name if unchanged else title(config) if name else f"{config.neuron.name} T={config.time_steps}"
-    tags = [config.scale, config.source.name, task, config.neuron.name, *tables]
+    called = name if unchanged else title(config)
+    tags = [config.scale, config.rows_from, task, config.neuron.name, *tables]
     return Labels(config.tracker.group or " ".join([*tables[:1], called]), task, tags)
 
 

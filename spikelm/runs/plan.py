@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.catalog.energy import ceiling_mj, energy_mj
+from spikelm.catalog.kinds import UNLABELLED
+from spikelm.catalog.quantities import duration, gigabytes, millijoules, significant
 from spikelm.config.devices import device_count, device_memory
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.stages import StageConfig
@@ -206,8 +208,18 @@ def _work_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
                 f"decay {stage.optimizer.weight_decay:g}{_released_schedule(stage)}",
             ]
         ),
+        **({"rows of the data, at most": most} if (most := _most_rows(config)) else {}),
         "tokens": f"{_at_most(config)}{plan.tokens:,}" if plan.tokens else BY_DATA,
     }
+
+
+def _most_rows(config: Config) -> str:
+    """How many rows of the data are read, where not all are."""
+    source = config.source
+    if config.task.kind in UNLABELLED or not (source.train_rows or source.dev_rows):
+        return ""
+    limits = {"to train on": source.train_rows, "to evaluate": source.dev_rows}
+    return " and ".join(f"{count:,} {what}" for what, count in limits.items() if count)
 
 
 def _at_most(config: Config) -> str:
@@ -221,8 +233,8 @@ def _device_rows(config: Config, plan: Plan) -> dict[str, str]:
     rows = {"batch": shared_batch(config.stage.batch, device_count(config), share)}
     if memory is None:
         return {**rows, "training memory": NOT_ESTIMATED}
-    of = f" of {plan.device_gb:g}" if plan.device_gb else ""
-    rows["training memory, about"] = f"{memory:.1f}{of} GB per device{'' if plan.device_gb else _smaller(config)}"
+    of = f" of {plan.device_gb:g} GB" if plan.device_gb else ""
+    rows["training memory, about"] = f"{gigabytes(memory)}{of} per device{'' if plan.device_gb else _smaller(config)}"
     if share.fits is False:
         rows["does not fit"] = _refusal(config, share, plan.device_gb or 0.0)
     return rows
@@ -244,7 +256,8 @@ def shared_batch(batch: int, devices: int, share: Share) -> str:
 def _refusal(config: Config, share: Share, device_gb: float) -> str:
     """What is said of a run of which not even the smallest part fits, and the settings with which it does."""
     rows = "one row at a time" if share.micro_batch == 1 else f"{share.micro_batch} rows at a time"
-    needs = f"{rows} needs {share.memory_gb:.1f} GB of the {USABLE_MEMORY * device_gb:.1f} that {device_gb:g} GB leave"
+    usable = gigabytes(USABLE_MEMORY * device_gb)
+    needs = f"{rows} needs {gigabytes(share.memory_gb or 0)} of the {usable} that {device_gb:g} GB leave"
     fitting = smaller_settings(config)
     if not fitting:
         return f"{needs}; no setting of the trainer makes it fit: a larger device, or shorter rows"
@@ -258,19 +271,22 @@ def _cost_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
     rows = {"training FLOPs": "none: it is not trained" if cost.steps == 0 else flops}
     if cost.gpu_hours and cost.wall_hours:
         devices = device_count(config)
-        wall = f", {hours(cost.wall_hours)} on {devices} devices" if devices > 1 else ""
-        rows["GPU hours, about"] = f"{hours(cost.gpu_hours)}{wall} ({UNCOUNTED})"
+        wall = f", {duration(3600 * cost.wall_hours)} on {devices} devices" if devices > 1 else ""
+        rows["GPU time, about"] = f"{duration(3600 * cost.gpu_hours)}{wall} ({UNCOUNTED})"
         rows["at a speed of"] = planned.plan.speed
     if planned.plan.earlier_hours is not None:
-        rows["hours by earlier runs"] = hours(planned.plan.earlier_hours)
-    if cost.running_gb is not None:
+        rows["time by earlier runs"] = duration(3600 * planned.plan.earlier_hours)
+    if cost.running_gb is not None and cost.finished_gb is not None:
         kept = f"{KEPT_CHECKPOINTS} checkpoints, and a third while it is written"
-        rows["disk"] = f"{cost.running_gb:.1f} GB while it trains ({kept}), {cost.finished_gb:.2f} GB afterwards"
+        rows["disk"] = (
+            f"{gigabytes(cost.running_gb)} while it trains ({kept}), {gigabytes(cost.finished_gb)} afterwards"
+        )
     else:
         rows["disk"] = NOT_ESTIMATED
     if first.count:
-        unknown = f", and {first.unknown} of which only the data tells" if first.unknown else ""
-        rows["runs needed first"] = f"{first.count}, together {hours(first.gpu_hours)} of a GPU{unknown}"
+        together = f", together {duration(3600 * first.gpu_hours)} of a GPU" if first.gpu_hours else ""
+        unknown = f", {first.unknown} of which only the data tells" if first.unknown else ""
+        rows["runs needed first"] = f"{first.count}{together}{unknown}"
     return rows
 
 
@@ -283,25 +299,18 @@ def _counted(config: Config) -> str:
     return f" ({', '.join(parts)})"
 
 
-def hours(value: float) -> str:
-    """Hours that a person can read."""
-    if value < 1:
-        return f"{max(1, round(60 * value))} min"
-    return f"{value:.1f} h" if value < 100 else f"{value:,.0f} h"
-
-
 def _energy_rows(config: Config, plan: Plan) -> dict[str, str]:
     """What one inference costs, as far as the sizes tell."""
     rows = {}
     if plan.energy_ann_mj is not None:
-        rows["energy of one inference, ANN"] = f"{plan.energy_ann_mj:.4g} mJ fp32"
+        rows["energy of one inference, ANN"] = f"{millijoules(plan.energy_ann_mj)} fp32"
     if plan.energy_ceiling_mj is not None:
-        rows["energy, every neuron firing"] = f"{plan.energy_ceiling_mj:.4g} mJ fp32, times the firing rate"
-    if plan.energy_generated_mj is not None:
+        rows["energy, every neuron firing"] = f"{millijoules(plan.energy_ceiling_mj)} fp32, times the firing rate"
+    if plan.energy_generated_mj is not None and plan.energy_head_mj is not None:
         beams, tokens = config.task.generate.beams, config.task.generate.max_length
-        longest_text = f"{plan.energy_generated_mj:.4g} mJ fp32 for {tokens} tokens, {beams} beams"
+        longest_text = f"{millijoules(plan.energy_generated_mj)} fp32 for {tokens} tokens, {beams} beams"
         rows["energy of a generated text, ANN"] = f"at most {longest_text}"
-        rows["energy of the LM head, apart"] = f"{plan.energy_head_mj:.4g} mJ fp32"
+        rows["energy of the LM head, apart"] = f"{millijoules(plan.energy_head_mj)} fp32"
     return rows
 
 
@@ -310,7 +319,7 @@ def show_plans(planned_runs: Sequence[PlannedRun], console: Console) -> None:
     table = Table(title=f"{len(planned_runs)} planned runs", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("system", "T", "task"):
         table.add_column(column, no_wrap=True)
-    for column in ("size", "steps", "FLOPs", "GPU time", "parts x rows", "GB", "disk", "mJ ANN", "ceiling"):
+    for column in ("size", "steps", "FLOPs", "GPU time", "parts x rows", "memory", "disk", "mJ ANN", "ceiling"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("needs", no_wrap=True)
     for planned in planned_runs:
@@ -319,15 +328,15 @@ def show_plans(planned_runs: Sequence[PlannedRun], console: Console) -> None:
             planned.system,
             str(planned.time_steps),
             planned.task.removeprefix("glue/"),
-            f"{plan.parameters / 1e6:.1f}M" if plan.parameters else "–",
+            f"{significant(plan.parameters / 1e6)}M" if plan.parameters else "–",
             f"{cost.steps:,}" if cost.steps else f"{planned.epochs} epochs" if planned.epochs else "none",
             f"{cost.flops:.1e}" if cost.flops else "–",
-            hours(cost.gpu_hours) if cost.gpu_hours else "–",
+            duration(3600 * cost.gpu_hours) if cost.gpu_hours else "–",
             f"{share.accumulate} x {share.micro_batch}{' !' if share.fits is False else ''}",
-            f"{share.memory_gb:.1f}" if share.memory_gb else "–",
-            f"{cost.running_gb:.1f}" if cost.running_gb else "–",
-            f"{plan.energy_ann_mj:.4g}" if plan.energy_ann_mj else "–",
-            "–" if plan.energy_ceiling_mj is None else f"{plan.energy_ceiling_mj:.4g}",
+            gigabytes(share.memory_gb) if share.memory_gb else "–",
+            gigabytes(cost.running_gb) if cost.running_gb else "–",
+            significant(plan.energy_ann_mj) if plan.energy_ann_mj else "–",
+            "–" if plan.energy_ceiling_mj is None else significant(plan.energy_ceiling_mj),
             "\n".join(f"{one.task} {one.run_id[:8]} ({one.state})" for one in planned.needs) or "–",
         )
     # Whatever the width of the terminal: a folded row is not read.
@@ -336,8 +345,9 @@ def show_plans(planned_runs: Sequence[PlannedRun], console: Console) -> None:
     speeds = " or ".join(dict.fromkeys(planned.plan.speed for planned in planned_runs))
     meaning = (
         f"GPU time: at {speeds}, {UNCOUNTED}. parts x rows: how one device computes its share of a batch "
-        "(! does not fit). GB: its training memory, about. disk: GB while it trains. ceiling: mJ of an inference in "
-        "which every neuron fires. needs: the runs it starts or learns from. –: only the data or the built model tells."
+        "(! does not fit). memory: of one device in training, about. disk: while it trains. ceiling: mJ of an "
+        "inference in which every neuron fires. needs: the runs it starts or learns from. –: only the data or the "
+        "built model tells."
     )
     console.print(f"  {meaning}", soft_wrap=True)
 

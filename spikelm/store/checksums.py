@@ -89,10 +89,10 @@ def _is(path: Path, digest: str) -> bool:
         return False
 
 
-def set_aside(path: Path) -> Path:
-    """Move what is damaged out of the way, to a name that nothing looks for; it may tell what went wrong."""
+def set_aside(path: Path, why: str = "damaged") -> Path:
+    """Move a file or folder out of the way, to a name that nothing looks for; it may tell what went wrong."""
     number = 1
-    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+    while (aside := path.with_name(f"{path.name}.{why}-{number}")).exists():
         number += 1
     os.replace(path, aside)
     return aside

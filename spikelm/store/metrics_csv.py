@@ -39,28 +39,28 @@ class MetricsCsv:
 
     def rows(self) -> list[tuple[int, str, float]]:
         """Every whole row; one torn by a crash is left out."""
-        if not self.path.exists():
-            return []
-        text = self.path.read_text(encoding="utf-8", errors="replace")
-        whole = text[: text.rfind("\n") + 1]
         rows = []
-        for row in csv.reader(io.StringIO(whole)):
+        for row in csv.reader(io.StringIO(self.text())):
             with contextlib.suppress(ValueError):
                 step, name, value = row
                 rows.append((int(step), name, float(value)))
         return rows
 
-    def truncate(self, step: int, keep: str | None = None) -> None:
-        """Drop rows at or after `step`, but at `step` keep those named `keep`...: a resumed run logs them again."""
+    def text(self) -> str:
+        """Header and every whole row, as they are on disk."""
+        try:
+            text = self.path.read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        return text[: text.rfind("\n") + 1]
+
+    def restore(self, text: str) -> None:
+        """Replace all rows by those of an earlier `text`."""
         self.close()
-        if not self.path.exists():
-            return
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(self.HEADER)
-        stays = [row for row in self.rows() if row[0] < step or (keep and row[0] == step and row[1].startswith(keep))]
-        writer.writerows((at, name, repr(value)) for at, name, value in stays)
-        write_atomic(self.path, buffer.getvalue())
+        if text:
+            write_atomic(self.path, text)
+        else:
+            self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the file; the next append opens it again."""

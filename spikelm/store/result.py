@@ -59,10 +59,11 @@ class ResultPart(BaseModel):
 class Source(ResultPart):
     """The data of a run."""
 
-    name: str = Field(description="embedded, local or hub")
-    rows: dict[str, int] = Field(description="rows (documents, of pretraining) of each split")
+    name: str = Field(description="embedded, local (files of one's own) or hub")
+    rows: dict[str, int] = Field(description="rows (documents, of pretraining) of each split that were used")
     content_hash: str = Field(description="sha256 of the rows themselves")
     commits: dict[str, str] = Field(default={}, description="of the hub's repositories that were read, where known")
+    available: dict[str, int] = Field(default={}, description="rows of the splits of which only the first were used")
 
 
 class EnergyMj(ResultPart):

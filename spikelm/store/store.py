@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import fcntl
 import json
 import logging
 import os
@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +26,14 @@ from spikelm.errors import SpikeLMError
 from spikelm.machine.disk import disk_errors
 from spikelm.machine.environment import Environment
 from spikelm.store.atomic import plain, write_atomic, write_json
+from spikelm.store.checksums import set_aside
 from spikelm.store.metrics_csv import MetricsCsv
 
 if TYPE_CHECKING:
     from spikelm.store.result import Result
 
 OF_ANOTHER_VERSION = "is not a result of this version"
+RESULT_ONLY = "result only"  # the state of a finished run without its files: neither weights nor curves
 _log = logging.getLogger(__name__)
 _ID = re.compile(r"[0-9a-f]{16}")
 #: as yaml.safe_load, in C where it was built
@@ -56,6 +59,12 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return value if isinstance(value, dict) else None
+
+
+@cache
+def _warn(path: Path, problem: str) -> None:
+    """Once, however often a command looks at the run."""
+    _log.warning("%s %s; the run counts as not finished", path, problem)
 
 
 @dataclass(frozen=True)
@@ -105,31 +114,29 @@ class Run:
 
     @property
     def state(self) -> str:
-        """new, running, interrupted (running, but nobody holds the lock), failed or finished."""
-        if self.finished:
-            return "finished"
+        """new, running, interrupted (running, but nobody holds the lock), failed, finished or result only."""
+        if (result := self.result()) is not None:
+            return RESULT_ONLY if self.has_only(result) else "finished"
         state = self.status.state
         if state in ("new", "failed"):
             return state
         return "running" if self._held() else "interrupted"
 
     def result(self) -> Result | None:
-        """The finished result, or None; a corrupt one is moved aside, with a warning, and does not count."""
-        path = self.directory / "result.json"
+        """The finished result, or None; one that cannot be read does not count, which is said, and is not touched."""
         result, problem = self.examine()
-        if problem is None:
-            return result
-        if problem.startswith(OF_ANOTHER_VERSION):  # whole, and perhaps wanted: nothing is moved
-            _log.warning("%s %s; the run counts as not finished", path, problem)
-            return None
-        candidates = (path.with_name(f"result.json.corrupt-{n}") for n in itertools.count(1))
-        aside = next(candidate for candidate in candidates if not candidate.exists())
-        try:
-            os.replace(path, aside)
-            _log.warning("%s %s; moved to %s, the run counts as not finished", path, problem, aside.name)
-        except OSError:  # a read-only copy of the runs: still not a result
-            _log.warning("%s %s; the run counts as not finished", path, problem)
-        return None
+        if problem is not None:
+            _warn(self.directory / "result.json", problem)
+        return result
+
+    def has_only(self, result: Result) -> bool:
+        """Whether none of the files that a run's result lists is there: the result alone was copied."""
+        return bool(result.files) and not any((self.directory / name).exists() for name in result.files)
+
+    def put_aside_result(self, why: str) -> Path | None:
+        """Move result.json, where there is one, out of the way of the next one, which is about to be made."""
+        path = self.directory / "result.json"
+        return set_aside(path, why) if path.exists() else None
 
     def examine(self) -> tuple[Result | None, str | None]:
         """The finished result, and what is wrong with result.json if something is; nothing is moved or written."""
@@ -179,13 +186,20 @@ class Run:
             return "another process"
 
     def _held(self) -> bool:
-        if not self._lock_path.exists():
-            return False
+        """Whether a process holds the lock. It is only looked at: neither the file nor its times change."""
         try:
-            with filelock.FileLock(self._lock_path, timeout=0):
-                return False
-        except (filelock.Timeout, OSError):
+            file = os.open(self._lock_path, os.O_RDONLY)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:  # of another user, who does not let us look
             return True
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except OSError:
+            return True
+        finally:
+            os.close(file)
 
     def start(self, config: Config, environment: Environment) -> None:
         """Make the directory and write what is about to run."""
@@ -233,9 +247,13 @@ class Run:
         """Add rows to metrics.csv."""
         self._metrics.append(step, values)
 
-    def truncate_metrics(self, step: int, keep: str | None = None) -> None:
-        """Drop the rows at or after `step`, before resuming there; at `step` itself those named `keep`... stay."""
-        self._metrics.truncate(step, keep)
+    def metrics_text(self) -> str:
+        """metrics.csv as it is now, for a checkpoint to keep."""
+        return self._metrics.text()
+
+    def restore_metrics(self, text: str) -> None:
+        """Make metrics.csv what it was when a checkpoint was taken, before the run goes on from there."""
+        self._metrics.restore(text)
 
     def metrics(self) -> list[tuple[int, str, float]]:
         """The rows of metrics.csv: step, name, value."""

@@ -14,6 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from spikelm.catalog.quantities import significant
 from spikelm.config.redact import redacted
 from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
@@ -161,6 +162,6 @@ def _show_jobs(records: list[JobRecord], console: Console) -> None:
 def _result_cells(result: JobResult) -> list[str]:
     return [
         result.first_metric,
-        "-" if result.firing_rate is None else f"{result.firing_rate:.1%}",
-        "–" if result.energy_fp32 is None else f"{result.energy_fp32:.4f}",
+        "–" if result.firing_rate is None else f"{result.firing_rate:.1%}",
+        "–" if result.energy_fp32 is None else significant(result.energy_fp32),
     ]

@@ -12,6 +12,7 @@ import os
 import pickle
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from spikelm.store.checksums import broken_seal, file_hash, seal, seal_path, set
 from spikelm.training.devices.ranks import largest
 from spikelm.training.devices.sharding import Sharded
 
+HISTORY = "metrics"  # the key of a checkpoint under which it keeps metrics.csv up to its step
 KEPT = 2  # the newest, and the one before it: should the newest be damaged later, little is lost
 SPARED = 60.0  # seconds of training that an evaluation may put at risk
 _PATTERN = "step-*.ckpt"
@@ -132,6 +134,17 @@ def _problem(path: Path) -> str | None:
     return None
 
 
+def history_in(path: Path) -> str:
+    """What was logged before a checkpoint, as the checkpoint keeps it: a run that goes on has all of its metrics."""
+    checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    if HISTORY not in checkpoint:
+        raise CheckpointError(
+            f"{path} does not hold the metrics of the steps before it, so metrics.csv would begin in the middle",
+            f"without it (rm {path}) the run goes on from an earlier state, or starts again",
+        )
+    return str(checkpoint[HISTORY])
+
+
 class Checkpoints(L.Callback):
     """Saves every `every` steps, at the end, when the process is asked to stop, and around an evaluation.
 
@@ -140,8 +153,11 @@ class Checkpoints(L.Callback):
     when the evaluation ends by an error or a signal.
     """
 
-    def __init__(self, folder: Path, every: int, evaluate_every: int, total: int, start: int) -> None:
+    def __init__(
+        self, folder: Path, every: int, evaluate_every: int, total: int, start: int, history: Callable[[], str]
+    ) -> None:
         self.folder = folder
+        self.history = history
         self.every = every
         self.evaluate_every = evaluate_every
         self.total = total
@@ -165,6 +181,9 @@ class Checkpoints(L.Callback):
         """
         in_shards = isinstance(trainer.strategy, Sharded)
         return trainer.global_step % self.evaluate_every == 0 and (in_shards or time.monotonic() - self._last >= SPARED)
+
+    def on_save_checkpoint(self, trainer: L.Trainer, module: Any, checkpoint: dict[str, Any]) -> None:
+        checkpoint[HISTORY] = self.history()
 
     def on_train_start(self, trainer: L.Trainer, module: Any) -> None:
         signals.install()  # Lightning has taken SIGTERM by now, and would stop without a checkpoint

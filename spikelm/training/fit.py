@@ -22,7 +22,7 @@ from spikelm.config.settings.running import TrainerConfig
 from spikelm.data.batches.by_step import Batch, StepBatches
 from spikelm.errors import CheckpointError, DataError
 from spikelm.training.callbacks import FiniteLoss, Log, ProgressLine, Recorder
-from spikelm.training.checkpoints import Checkpoints, SafeCheckpointIO, last_checkpoint
+from spikelm.training.checkpoints import Checkpoints, SafeCheckpointIO, history_in, last_checkpoint
 from spikelm.training.devices.ranks import Launched, Ranks, tell
 from spikelm.training.devices.sharding import Sharded, WholeInEvaluation
 from spikelm.training.modules import StageModule
@@ -58,13 +58,15 @@ class Fit:
 class Journal:
     """Where it is written down: the folder of checkpoints, a console, metrics by step.
 
-    `on_resume` is told the step that a fit starts from, before anything is logged.
+    A checkpoint keeps what `history` gives, all metrics up to its step; `restore` is handed it back before anything is
+    logged, and nothing where a fit starts from the beginning.
     """
 
     checkpoints: Path
     console: Console
     log: Log
-    on_resume: Callable[[int], None]
+    history: Callable[[], str]
+    restore: Callable[[str], None]
 
 
 def fit(
@@ -84,10 +86,13 @@ def fit(
     start = resume[1] if resume else 0
     if resume:
         journal.console.print(f"going on from step {start} of {module.total}")
-    journal.on_resume(start)  # also at 0: a run may have ended before its first checkpoint
+    if ranks.first:
+        journal.restore(history_in(resume[0]) if resume else "")  # a run may have ended before its first checkpoint
     evaluate_every = max(1, min(work.evaluate_every, module.total))
     checkpoint_every = max(1, min(config.checkpoint_every, module.total))
-    checkpoints = Checkpoints(journal.checkpoints, checkpoint_every, evaluate_every, module.total, start)
+    checkpoints = Checkpoints(
+        journal.checkpoints, checkpoint_every, evaluate_every, module.total, start, journal.history
+    )
     on_gpu = config.accelerator != "cpu" and torch.cuda.is_available()
     callbacks: list[L.Callback] = [
         FiniteLoss(50 if on_gpu else 1, checkpoints.may_be_kept),

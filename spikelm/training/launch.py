@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from spikelm.catalog.quantities import gigabytes
 from spikelm.config import trust
 from spikelm.config.devices import device_count, device_memory, uses_gpu
 from spikelm.config.settings.schema import Config
@@ -97,9 +98,10 @@ def refuse_too_large(config: Config) -> None:
     share = device_share(config)
     if share.fits is not False:
         return
+    needed, there = gigabytes(share.memory_gb or 0), gigabytes(device_memory(config) or 0)
     raise ConfigError(
-        f"training {config.task.name} with {share.micro_batch} rows at a time needs about {share.memory_gb:.0f} GB "
-        f"of a device that has {device_memory(config):.0f} GB",
+        f"training {config.task.name} with {share.micro_batch} rows at a time needs about {needed} "
+        f"of a device that has {there}",
         f"{' or '.join(smaller_settings(config)) or 'a smaller backbone'}; "
         "trainer.device_memory=GB says that the device has more",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -138,11 +138,9 @@ def _journal(run: Run, log: Log, console: Console, first: bool) -> Journal:
         run.append_metrics(step, values)
         log(step, values)
 
-    def resume(step: int) -> None:
-        run.truncate_metrics(step, "train/")  # what is measured at this step is measured again
-
-    nothing: Callable[..., None] = lambda *_: None  # noqa: E731
-    return Journal(run.checkpoints, console, write if first else nothing, resume if first else nothing)
+    if not first:
+        return Journal(run.checkpoints, console, lambda step, values: None, lambda: "", lambda text: None)
+    return Journal(run.checkpoints, console, write, run.metrics_text, run.restore_metrics)
 
 
 def _agreed_share(config: Config, ranks: Ranks) -> Share:

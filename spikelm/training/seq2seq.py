@@ -238,7 +238,7 @@ def text_pairs_stage(config: Config, console: Console, pair_task: PairTask) -> S
         evaluation=[evaluation_text_pairs(encoded[split], tokenizer, EVALUATION_BATCH) for split in task.splits],
         samples=pair_samples(config, encoded, tokenizer),
         evaluate_every=max(1, total // 5),
-        source=text.record(config.source),
+        source=text.record(config.rows_from),
         measure=measure,
         texts=lambda: Texts(generator.samples(), generator.notes),
     )

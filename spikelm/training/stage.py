@@ -112,7 +112,7 @@ def unlabelled_stage(
         evaluation=[held_out.fixed(held_out_rows)],
         samples=unlabelled_samples(config, train),
         evaluate_every=max(1, -(-total // EVALUATIONS)),
-        source=text.record(config.source),
+        source=text.record(config.rows_from),
     )
 
 
@@ -150,7 +150,7 @@ def fine_tuning_stage(config: Config, console: Console, module: Callable[[int, E
         evaluation=[evaluation_batches(encoded[split], EVALUATION_BATCH) for split in task.splits],
         samples=labelled_samples(config, encoded[next(iter(task.splits))]),
         evaluate_every=train.steps_per_epoch,
-        source=text.record(config.source),
+        source=text.record(config.rows_from),
         constant=constant,
     )
 
@@ -181,7 +181,9 @@ def _inputs(batches: Sequence[Batch]) -> list[Batch]:
 
 
 def announced(text: LoadedText, console: Console) -> LoadedText:
-    """The text, after its warnings have been printed."""
+    """The text, after its warnings have been printed, and how many rows of it are left out."""
     for warning in text.warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False, soft_wrap=True)
+    if text.left_out:
+        console.print(text.left_out, highlight=False, markup=False, soft_wrap=True)
     return text

@@ -91,7 +91,7 @@ def test_energy_prints_the_golden_numbers() -> None:
 
 def test_unknown_runs_and_tables_are_named(runs_dir: Path) -> None:
     missing = call("audit", "abcdef")
-    assert missing.returncode == 1
+    assert missing.returncode == 2
     assert "no run abcdef" in missing.stderr
     table = call("report", "table", "10")
     assert table.returncode == 2

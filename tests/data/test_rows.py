@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from spikelm.config.settings.schema import Config
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.row_files import Layout, read_rows
 from spikelm.data.sources.rows import load_rows
+from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.errors import ConfigError, DataError
 
 ROWS = [
@@ -217,3 +220,28 @@ def test_tsv_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
     path.write_bytes("\n".join(lines).encode())
     file_rows = read_rows(path, Layout({"sentence1": ("sentence1",), "sentence2": ("sentence2",)}))
     assert [tuple(row.values()) for _, row in file_rows.rows] == pairs
+
+
+@pytest.mark.parametrize("task, read", [("glue/rte", load_rows), ("sum/xsum", load_text_pairs)])
+def test_rows_that_are_left_out_are_counted_and_said(task: str, read: Callable[..., LoadedText]) -> None:
+    asked = load_config([f"task={task}", "scale=smoke", "source.train_rows=5", "source.dev_rows=null"])
+    whole = read(asked.task, replace(asked.source, train_rows=None))
+    few = read(asked.task, asked.source)
+    there = len(whole.splits["train"])
+    assert (whole.left_out, whole.record("embedded").get("available")) == ("", None)
+    assert few.record("embedded")["available"] == {"train": there}
+    assert f"train 5 of {there:,}" in few.left_out
+    assert "(source.train_rows=null reads all)" in few.left_out
+    for split in asked.task.splits:
+        assert len(few.splits[split]) == len(whole.splits[split])
+
+
+def test_rows_of_a_folder_of_ones_own_are_counted_too(tmp_path: Path) -> None:
+    for split, count in (("train", 7), ("validation", 4)):
+        lines = "".join(f"one\tother {row}\t{row % 2}\n" for row in range(count))
+        (tmp_path / f"{split}.tsv").write_text(f"sentence1\tsentence2\tlabel\n{lines}")
+    asked = load_config(["task=glue/rte", "scale=smoke", f"task.files={tmp_path}", "source.train_rows=3"])
+    text = load_rows(asked.task, asked.source)
+    assert asked.rows_from == "local"
+    assert text.record(asked.rows_from)["name"] == "local"
+    assert text.left_out == "rows: train 3 of 7, validation 4 (source.train_rows=null reads all)"

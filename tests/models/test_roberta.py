@@ -93,8 +93,8 @@ def test_it_is_fine_tuned_measured_audited_and_exported(runs: Path, capsys: pyte
     assert 0 < result.energy_mj.fp32 < result.energy_ann_mj.fp32
     assert result.pretrained == open_run(config_of(runs, "task=pretrain", "T=2")).id
     assert audit_main([str(finished.directory), "--runs-dir", str(runs)]) == 0
-    assert export_main([str(finished.directory), "--runs-dir", str(runs)]) == 0
     folder = finished.directory / "exported-fp32"
+    assert export_main([str(finished.directory), "--runs-dir", str(runs), "--out", str(folder)]) == 0
     report = json.loads((folder / "export.json").read_text())
     assert report["exported"] == report["recorded"] == report["trained"]
     assert report["double_precision_difference"] < 1e-9

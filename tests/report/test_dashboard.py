@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict
@@ -13,6 +14,8 @@ import pytest
 from rich.console import Console
 
 from spikelm.errors import ConfigError
+from spikelm.report.appearance import look_of_preset
+from spikelm.report.page.entries import directories, read_record
 from spikelm.report.wandb import (
     DELTAS,
     SECTIONS,
@@ -22,11 +25,13 @@ from spikelm.report.wandb import (
     Options,
     Scatter,
     build_dashboard,
+    colours,
     deltas,
     report,
     workspace,
 )
 from spikelm.runs.experiment import _summary
+from spikelm.runs.labels import labels
 
 sys.path.insert(0, str(Path(__file__).parent / "page"))
 from made_up import write
@@ -87,10 +92,10 @@ def test_panels_are_made_of_what_runs_log(tmp_path: Path) -> None:
 
 def test_offline_the_report_is_a_run_that_holds_tables_figures_and_results(root: Path) -> None:
     console = Console(record=True, width=300, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
-    path = build_dashboard(root, Options(project="mine"), console)
+    path = build_dashboard(root, root, Options(project="mine"), console)
     said = console.export_text()
     spec = json.loads(path.read_text())
-    assert spec == json.loads(json.dumps(asdict(Dashboard("mine"))))
+    assert spec == json.loads(json.dumps(asdict(Dashboard("mine", colours=colours(root)))))
     (file,) = (root / "wandb-dashboard" / "wandb").glob("offline-run-*-report-*/run-*.wandb")
     assert f"wandb sync {file.parent}" in said
     assert f"wandb leet {file.parent}" in said
@@ -114,7 +119,7 @@ def test_offline_the_report_is_a_run_that_holds_tables_figures_and_results(root:
 
 def test_disabled_writes_the_specification_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    build_dashboard(root, Options(mode="online"), Console(quiet=True))
+    build_dashboard(root, root, Options(mode="online"), Console(quiet=True))
     assert [path.name for path in (root / "wandb-dashboard").iterdir()] == ["dashboard.json"]
 
 
@@ -123,7 +128,7 @@ def test_online_without_the_library_says_how_to_get_it(root: Path, monkeypatch: 
     for name in ("wandb_workspaces", "wandb_workspaces.workspaces", "wandb_workspaces.reports.v2"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match="wandb-workspaces is not installed") as caught:
-        build_dashboard(root, Options(mode="online"), Console(quiet=True))
+        build_dashboard(root, root, Options(mode="online"), Console(quiet=True))
     assert "spikelm[dashboard]" in caught.value.fix
     assert not (root / "wandb-dashboard" / "wandb").exists(), "nothing was started"
 
@@ -152,3 +157,40 @@ def test_the_specification_becomes_a_workspace_and_a_report(monkeypatch: pytest.
     sent = [panel._to_model().model_dump_json(by_alias=True) for grid in grids for panel in grid.panels]
     for name in ("energy_mj/fp32", "firing_rate", "train/loss", DELTAS):
         assert any(name in text for text in sent), name
+
+
+def test_runs_and_their_groups_have_the_colours_of_their_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb_workspaces")
+    import wandb
+    from wandb_workspaces.reports.v2 import Metric, RunsetGroup, RunsetGroupKey
+    from wandb_workspaces.workspaces import GroupPath, Workspace
+
+    monkeypatch.setattr(wandb, "Api", lambda *args, **options: pytest.fail("asked the network"))
+    reference = Path(__file__).parents[2] / "runs" / "reference" / "glue-rte"
+    for directory in reference.glob("*-s42-*"):
+        system = json.loads((directory / "result.json").read_text())["config"]["system"]["name"]
+        if system in ("spikelm_t1", "bert_3l"):
+            shutil.copytree(directory, tmp_path / "glue-rte" / directory.name)
+    found = colours(tmp_path)
+    assert len(found) == 2
+    records = {id: read_record(tmp_path, directory, id).config for directory, id in directories(tmp_path)}
+    for one in found:
+        assert one.group == labels(records[one.run]).group, "what the run itself is grouped by"  # type: ignore[arg-type]
+    rte = next(one for one in found if one.group == "table3 spikelm_t1")
+    assert rte.colour == look_of_preset("spikelm_t1").colour
+    dashboard = Dashboard("mine", "somebody", colours=found)
+    view = workspace(dashboard)._to_model()
+    sent = view.spec.section.custom_run_colors
+    assert sent[rte.run] == rte.colour
+    assert (
+        Workspace._from_model(view).runset_settings.group_colors.items()
+        >= {
+            rte.group: rte.colour,
+            GroupPath(rte.group, "glue/rte"): rte.colour,
+        }.items()
+    ), "as W&B's own client reads it back"
+    grid = next(block for block in report(dashboard).blocks if type(block).__name__ == "PanelGrid")
+    group = RunsetGroup("runs", (RunsetGroupKey(Metric("Group"), rte.group),))
+    assert grid.custom_run_colors.items() >= {rte.run: rte.colour, group: rte.colour}.items()

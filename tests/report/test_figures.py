@@ -60,7 +60,9 @@ def test_rates_before_and_after_training_are_drawn_and_what_is_missing_is_named(
     assert "spikelm-run system=spikelm_k3 task=pretrain scale=smoke source=embedded seed=42" in drawn.missing
     assert "scale=smoke, source=embedded" in drawn.caption
     paths = write_figure(drawn, tmp_path)
-    assert [path.name for path in paths] == [f"fig5-smoke-embedded.{end}" for end in ("png", "pdf", "svg", "json")]
+    assert [path.name for path in paths] == [
+        f"fig5-smoke-embedded{end}" for end in (".png", ".pdf", ".svg", "-dark.svg", ".json")
+    ]
     assert paths[0].read_bytes().startswith(b"\x89PNG")
     assert paths[1].read_bytes().startswith(b"%PDF")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +48,7 @@ def test_a_finished_run_and_what_it_was_made_from_are_kept_and_read_again(select
     assert {run.id for run in Store(tmp_path / "kept").runs()} == {pretrained, tuned}
     there = Results(Selection("smoke", root=tmp_path / "kept")).find("lif_bert", "glue/rte").result
     assert there is not None
+    assert there.system == "LIF-BERT", "its title is made anew; the store's record says SpikeLM"
     assert there.metrics == Store(selection.root).find(tuned).result().metrics  # type: ignore[union-attr]
     text = (tmp_path / "kept" / "tables" / "table9-smoke-embedded-rte.md").read_text()
     assert "[61.0](../glue-rte/" in text, "cells link to the kept results"
@@ -61,15 +62,56 @@ def test_nothing_kept_names_a_place_of_the_machine(selection: Selection, tmp_pat
     assert not [path for path in files if str(tmp_path) in path.read_text() or str(selection.root) in path.read_text()]
 
 
-def test_it_is_renewed_but_replaces_nothing_else(selection: Selection, tmp_path: Path) -> None:
-    finish(selection.root, ["system=lif_bert", "task=glue/rte"])
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_reference_is_renewed_but_never_by_a_smaller_one(selection: Selection, tmp_path: Path) -> None:
+    first = finish(selection.root, ["system=lif_bert", "task=glue/rte"])
     kept = tmp_path / "kept"
     renew(selection, kept)
-    stale = kept / "glue-rte" / "old" / "result.json"
-    stale.parent.mkdir()
-    stale.write_text(json.dumps({}))
-    renew(selection, kept)
-    assert not stale.exists()
+    second = finish(selection.root, ["system=lif_bert", "task=glue/rte", "seed=1"])
+    both = replace(selection, seeds=(42, 1))
+    renew(both, kept)
+    assert {run.id for run in Store(kept).runs()} == {first, second}
+    before = contents(kept)
+    with pytest.raises(ConfigError, match=rf"would lose 1 of its 2 runs, in {len(before)} files") as caught:
+        renew(selection, kept)
+    for way in (f"cp -rn {kept}/. {selection.root}/", "--to ANOTHER", f"rm -r {kept}"):
+        assert way in caught.value.fix
+    assert contents(kept) == before
+    (kept / "notes.md").write_text("what I think of it")
+    with pytest.raises(ConfigError, match=rf"would lose 1 of its {len(before) + 1} files, notes.md"):
+        renew(both, kept)
+    assert contents(kept).items() > before.items()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == [], "nothing is left beside it"
+
+
+def test_a_store_without_runs_makes_no_reference(selection: Selection, tmp_path: Path) -> None:
+    """As in a fresh clone, where the committed reference is all there is."""
+    finish(selection.root, ["system=lif_bert", "task=glue/rte"])
+    renew(selection, tmp_path / "kept")
+    before = contents(tmp_path / "kept")
+    empty = replace(selection, root=tmp_path / "fresh")
+    with pytest.raises(ConfigError, match=rf"would lose 1 of its 1 runs, in {len(before)} files"):
+        renew(empty, tmp_path / "kept")
+    with pytest.raises(ConfigError, match=r"no finished run in .*fresh"):
+        renew(empty, tmp_path / "new")
+    assert contents(tmp_path / "kept") == before
+    assert not (tmp_path / "new").exists()
+
+
+def test_where_a_reference_goes_has_to_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+    from spikelm.cli.report import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["reference"])
+    assert ended.value.code == 2
+    assert "--to" in capsys.readouterr().err
+
+
+def test_a_folder_of_something_else_is_not_replaced(selection: Selection, tmp_path: Path) -> None:
+    finish(selection.root, ["system=lif_bert", "task=glue/rte"])
     other = tmp_path / "thesis"
     other.mkdir()
     (other / "chapter1.tex").write_text("years of work")

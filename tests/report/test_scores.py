@@ -11,7 +11,7 @@ from made_up_result import ENVIRONMENT, made_up
 
 from spikelm.config.compose import load_config
 from spikelm.errors import ConfigError
-from spikelm.report.figures.curves import SMOOTHED, draw_curves, drawn, read_metric, smooth
+from spikelm.report.figures.curves import SMOOTHED, curve_names, curves_title, draw_curves, drawn, read_metric, smooth
 from spikelm.report.query.sweep_runs import jobs_of
 from spikelm.report.scores import show_scores
 from spikelm.runs.experiment import open_run
@@ -51,11 +51,11 @@ def test_scores_average_tasks_and_leave_out_what_is_missing(runs_dir: Path, caps
     finish(runs_dir, ["task=glue/rte", "neuron=bispike", "seed=1"], {"accuracy": 50.0}, 0.4, 0.5)
     path = show_scores([TASKS, "neuron=ann,bispike", "seed=42,1"], runs_dir, None)
     lines = path.read_text().splitlines()
-    [ann] = [line for line in lines if line.startswith("| ann |")]
-    [spiking] = [line for line in lines if line.startswith("| bispike T=1 k=2 |")]
-    assert ann == "| ann | 60.0 | 80.0 | 70.0 | 32-32 |  | 4.000 | 1/1.0 | 3 |", "F1 of MRPC, as in table 3"
-    assert spiking == "| bispike T=1 k=2 | 50.0 |  |  | 32-ter | 40.0 | 0.500 | 1/8.0 | 2 |"
-    assert "- `spikelm-run task=glue/rte neuron=bispike seed=1` (50.00, 1.5 min" in path.read_text()
+    [ann] = [line for line in lines if line.startswith("| BERT |")]
+    [spiking] = [line for line in lines if line.startswith("| BERT with bispike T=1 k=2 |")]
+    assert ann == "| BERT | 60.0 | 80.0 | 70.0 | 32-32 |  | 4.00 | 1/1.0 | 3.0 min |", "F1 of MRPC, as in table 3"
+    assert spiking == "| BERT with bispike T=1 k=2 | 50.0 |  |  | 32-ternary | 40.0 | 0.500 | 1/8.0 | 90 s |"
+    assert "- `spikelm-run task=glue/rte neuron=bispike seed=1` (50.00, 90 s" in path.read_text()
     assert "5 of 8 runs are not finished" in capsys.readouterr().out
 
 
@@ -65,6 +65,40 @@ def test_a_system_at_two_T_is_two_rows_not_two_seeds(runs_dir: Path) -> None:
     lines = show_scores(["task=glue/rte", "system=spikelm_t1,spikelm_t4"], runs_dir, None).read_text().splitlines()
     assert any(line.startswith("| SpikeLM T=1 | 50.0 |") for line in lines)
     assert any(line.startswith("| SpikeLM T=4 | 60.0 |") for line in lines)
+
+
+def test_what_was_swept_beside_tasks_and_seeds_is_another_row(runs_dir: Path) -> None:
+    for rate, score in (("1e-3", 50.0), ("1e-4", 60.0)):
+        finish(runs_dir, ["task=glue/rte", "neuron=ann", f"finetune.lr={rate}"], {"accuracy": score}, None, 4e-7)
+    text = show_scores(
+        ["task=glue/rte", "neuron=ann", "finetune.lr=1e-3,1e-4", "seed=42,1"], runs_dir, None
+    ).read_text()
+    assert "| BERT (finetune.lr=0.001) | 50.0 | 50.0 | 32-32 |  | 4.00e-07 |" in text
+    assert "| BERT (finetune.lr=0.0001) | 60.0 |" in text
+
+
+def test_a_loss_of_pretraining_is_no_score_and_in_no_mean(runs_dir: Path) -> None:
+    finish(runs_dir, ["task=pretrain", "neuron=ann"], {"loss": 7.0}, None, 4.0)
+    finish(runs_dir, ["task=glue/rte", "neuron=ann"], {"accuracy": 60.0}, None, 4.0)
+    text = show_scores(["task=glue/rte,pretrain", "neuron=ann"], runs_dir, None).read_text()
+    assert "| system | rte | pretrain (loss) | mean |" in text
+    assert "| BERT | 60.0 | 7.0 | 60.0 |" in text
+
+
+def test_curves_of_several_tasks_say_which_is_which(runs_dir: Path) -> None:
+    for task in ("glue/rte", "glue/mrpc"):
+        for seed in (1, 2):
+            finish(
+                runs_dir, [f"task={task}", "neuron=ann", f"seed={seed}", "scale=smoke"], {"accuracy": 60.0}, None, 4.0
+            )
+    swept = [TASKS, "neuron=ann", "seed=1,2", "scale=smoke"]
+    names = curve_names(jobs_of(swept))
+    assert names == [f"glue/{task}, BERT, seed {seed}" for task in ("rte", "mrpc") for seed in (1, 2)]
+    path = draw_curves(swept, "train/loss", runs_dir, None)
+    assert path.name == "train-loss-smoke-embedded-glue-rte-glue-mrpc.png"
+    assert curves_title(jobs_of(swept)) == "glue/rte, glue/mrpc\nbert_tiny, scale smoke, source embedded"
+    [alone] = curve_names(jobs_of(["task=glue/rte", "neuron=ann", "seed=1", "scale=smoke"]))
+    assert alone == "BERT"
 
 
 def test_curves_are_drawn_from_what_was_logged(runs_dir: Path, tmp_path: Path) -> None:

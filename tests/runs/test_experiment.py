@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -67,11 +68,20 @@ def test_two_runs_of_one_config_are_identical(tmp_path: Path) -> None:
 def test_a_result_without_its_weights_is_made_again_when_they_are_needed(tmp_path: Path) -> None:
     """As after copying reference results into a store."""
     first = smoke(tmp_path, "task=glue/rte", "neuron=ann")
-    before = next(tmp_path.glob("pretrain/*"))
-    shutil.rmtree(before / "model")
-    again = smoke(tmp_path, "task=glue/rte", "neuron=ann", "force=true")
+    (before,) = tmp_path.glob("pretrain/*")
+    alone = (before / "result.json").read_bytes()
+    shutil.rmtree(before)
+    before.mkdir()
+    (before / "result.json").write_bytes(alone)
+    said = Console(record=True, width=500, quiet=False, file=io.StringIO())
+    config = load_config(["scale=smoke", f"runs_dir={tmp_path}", "task=glue/rte", "neuron=ann", "force=true"])
+    again = run_experiment(config, said).result
     assert again.metrics == first.metrics
     assert (before / "model").is_dir()
+    told = said.export_text()
+    assert f"{before}: result only, and its weights are needed: the run is made again" in told
+    assert "checksum" not in told, "nothing is damaged"
+    assert (before / "result.json.earlier-1").read_bytes() == alone
 
 
 class Stop(Exception):
@@ -133,6 +143,42 @@ def test_a_finished_run_keeps_its_model_and_no_checkpoints(tmp_path: Path, monke
     assert again.metrics == result.metrics
     assert run.finished
     assert weights.is_file()
+
+
+@pytest.mark.usefixtures("kept_checkpoints")
+def test_a_run_that_is_finished_again_from_a_checkpoint_has_all_of_its_metrics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from spikelm.cli.verify import verify_main
+
+    args = ("task=pretrain", "neuron=ann", "trainer.checkpoint_every=3", "trainer.log_every=1")
+    result = smoke(tmp_path, *args)
+    run = open_run(load_config(["scale=smoke", f"runs_dir={tmp_path}", *args]))
+    metrics = run.directory / "metrics.csv"
+    whole = metrics.read_bytes()
+    shutil.rmtree(run.model)
+    for path in (metrics, run.directory / "result.json"):
+        path.unlink()
+    assert smoke(tmp_path, *args).metrics == result.metrics
+    assert metrics.read_bytes() == whole
+    assert verify_main(["--runs-dir", str(tmp_path)]) == 0
+    header, *rows = whole.decode().splitlines(keepends=True)
+    (run.directory / "result.json").unlink()  # with one, its checksum tells as well
+    last = [row for row in rows if int(row.split(",")[0]) >= result.steps - 1]
+    metrics.write_text("".join([header, *last]))
+    capsys.readouterr()
+    assert verify_main(["--runs-dir", str(tmp_path)]) == 1
+    assert f"{metrics}: begins at step {result.steps - 1}, without the loss of step 1" in capsys.readouterr().out
+    metrics.write_text("".join([header, *(row for row in last if "train/" not in row)]))
+    assert verify_main(["--runs-dir", str(tmp_path)]) == 1, "an evaluation alone is no whole training"
+
+
+def test_a_corrupt_result_is_put_aside_when_the_run_is_made_again(tmp_path: Path) -> None:
+    args = ("task=pretrain", "neuron=ann")
+    first = made(tmp_path, *args)
+    (first.directory / "result.json").write_text("{")
+    assert smoke(tmp_path, *args).metrics == first.result.metrics
+    assert (first.directory / "result.json.corrupt-1").read_text() == "{"
 
 
 def test_a_damaged_model_without_checkpoints_is_trained_again(runs: Path) -> None:

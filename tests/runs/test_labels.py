@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
+from pathlib import Path
 
-from spikelm.config.compose import load_config
-from spikelm.runs.labels import labels, tables_of, title
+import pytest
+import yaml
+
+from spikelm.config.checks import typed
+from spikelm.config.compose import compose_config, load_config
+from spikelm.config.paths import config_dir
+from spikelm.config.settings.schema import SystemConfig
+from spikelm.runs.labels import label, labels, tables_of, title, tracked_name
 
 
 @pytest.mark.parametrize(
@@ -15,18 +22,88 @@ from spikelm.runs.labels import labels, tables_of, title
         (["system=spikelm_t1"], "SpikeLM"),
         (["system=spikelm_k3", "seed=3"], "SpikeLM k=3"),
         (["system=spikelm_t4", "T=2"], "SpikeLM (T=2)"),
-        (["system=spikelm_t4", "neuron=psn"], "SpikeLM (neuron=psn)"),
+        (["system=spikelm_t4", "neuron=psn"], "BERT with psn T=4"),  # which is no SpikeLM
+        (["system=bert", "neuron=psn", "T=4"], "BERT with psn T=4"),
+        (["system=spikelm_t1", "weights=ternary"], "BERT with bispike T=1 k=2 weights=ternary"),
+        (
+            ["system=bibert", "weights=ternary"],
+            "BERT with sign weights=ternary variant.attention=boolean distill=bibert",
+        ),
         (["system=spikelm_t4", "neuron.reset=paper"], "SpikeLM (neuron.reset=paper)"),
         (["system=spikelm_t1", "distill=full"], "SpikeLM (distill=full)"),
         (["system=spikelm_t1", "finetune.lr=1e-4", "backbone.hidden=48"], "SpikeLM"),
         (["system=spikelm_t1", "backbone=bert_tiny"], "SpikeLM (backbone=bert_tiny)"),
         (["system=spikelm_t1", "backbone.layers=1"], "SpikeLM (backbone.layers=1)"),
         (["system=bert", "T=4", "distill=full"], "BERT"),  # which a plain model does not read
-        (["neuron=bispike", "T=4"], "bispike-T4-k2-bert_mini-mini-embedded-s42"),
+        (["system=spikelm_t1", "backbone=roberta_tiny"], "SpikeLM (backbone=roberta_tiny)"),
+        (["system=bert", "backbone=roberta_tiny"], "RoBERTa (backbone=roberta_tiny)"),
+        (["system=lif_bert", "backbone=roberta_tiny"], "LIF-RoBERTa (backbone=roberta_tiny)"),
+        (["neuron=bispike", "T=4"], "BERT with bispike T=4 k=2"),
+        (["neuron=ann", "backbone=roberta_tiny"], "RoBERTa"),
     ],
 )
 def test_a_run_is_called_by_its_system_and_what_was_changed_of_it(overrides: list[str], called: str) -> None:
     assert title(load_config(["task=glue/rte", *overrides])) == called
+
+
+@pytest.mark.parametrize(
+    "system, task, called",
+    [
+        ("bert", "glue/rte", "BERT"),
+        ("bert", "sum/xsum", "BART"),
+        ("bert", "mt/wmt16_enro", "mBART"),
+        ("bert_3l", "glue/rte", "BERT_3L"),
+        ("lif_bert", "glue/rte", "LIF-BERT"),
+        ("lif_bert", "sum/cnn_dm", "LIF-BART"),
+        ("lif_bart_t1", "sum/cnn_dm", "LIF-BART"),
+        ("lif_bart_t1", "mt/wmt16_enro", "LIF-mBART"),
+        ("spikelm_t4", "sum/xsum", "SpikeLM"),
+        ("gpt2", "sum/xsum", "GPT-2"),
+    ],
+)
+def test_a_title_names_the_architecture_that_is_trained(system: str, task: str, called: str) -> None:
+    assert title(load_config([f"system={system}", f"task={task}", "scale=smoke"])) == called
+    assert title(load_config(["neuron=ann", f"task={task}", "scale=smoke"])) in ("BERT", "BART", "mBART")
+
+
+def test_weights_that_have_a_name_of_their_own_are_called_by_it() -> None:
+    config = load_config(["system=bert", "task=glue/rte", "scale=smoke"])
+    given = replace(config, system=SystemConfig(), backbone=replace(config.backbone, title="MiniLM"))
+    assert title(given) == "MiniLM"
+    minilm = yaml.safe_load((config_dir() / "backbone" / "minilm.yaml").read_text())
+    assert minilm["title"] == "MiniLM"
+
+
+def test_a_record_from_before_its_title_is_called_by_what_it_is() -> None:
+    config = load_config(["system=bert", "task=sum/xsum", "scale=smoke"])
+    assert title(replace(config, system=SystemConfig("bert", "BERT"))) == "BART"
+
+
+def test_a_task_of_ones_own_folder_hides_no_change_of_a_system(own_task: Path) -> None:
+    """Its YAML is not found again when the title is made."""
+    words = ["task=reviews/verdict", f"task.files={own_task / 'data'}", "scale=smoke"]
+    for more, called in (([], "SpikeLM"), (["neuron=psn"], "BERT with psn T=4")):
+        config = typed(compose_config([*words, "system=spikelm_t4", *more], str(own_task)))
+        assert title(config) == called
+        assert label(config).endswith("-smoke-local-s42"), "its rows are files, whatever the source of other text"
+        assert labels(config).tags[1] == "local"
+
+
+def test_a_system_that_is_not_here_says_what_it_is_made_of() -> None:
+    config = load_config(["neuron=psn", "T=4", "task=glue/rte", "scale=smoke"])
+    assert title(replace(config, system=SystemConfig("mine", "Mine"))) == "Mine (BERT with psn T=4)"
+
+
+@pytest.fixture
+def own_task(tmp_path: Path) -> Path:
+    """A task's YAML in a folder for --config-dir, and a folder for its files."""
+    (tmp_path / "task" / "reviews").mkdir(parents=True)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "task" / "reviews" / "verdict.yaml").write_text(
+        "# @package task\nname: reviews/verdict\nkind: classification\ncolumns: [review]\nlabels: [avoid, buy]\n"
+        "metrics: [accuracy]\nsplits: {validation: ''}\n"
+    )
+    return tmp_path
 
 
 def test_a_changed_system_is_in_no_table_and_in_no_group_of_the_unchanged() -> None:
@@ -45,7 +122,7 @@ def test_groups_and_tags_say_table_system_scale_source_task_and_neuron() -> None
     assert {"table3", "table6"} <= set(found.tags)
     assert "table5" not in found.tags, "energies come from the pretrained model"
     loose = load_config(["task=sum/xsum", "neuron=lif", "T=4", "scale=smoke"])
-    assert labels(loose)[:2] == ("lif T=4", "sum/xsum")
+    assert labels(loose)[:2] == ("BART with lif T=4 distill=seq2seq", "sum/xsum")
     named = load_config(["task=glue/rte", "neuron=lif", "tracker.group=mine"])
     assert labels(named).group == "mine"
 
@@ -54,3 +131,16 @@ def test_tables_are_those_with_the_system_and_a_column_for_the_task() -> None:
     assert {3, 6, 7} <= set(tables_of("spikelm_t4", "glue/cola"))
     assert 5 in tables_of("spikelm_t4", "pretrain")
     assert tables_of("", "glue/cola") == []
+
+
+@pytest.mark.parametrize(
+    "overrides, called",
+    [
+        (["system=spikelm_t1"], "glue/rte SpikeLM T=1 smoke embedded s42"),
+        (["system=spikelm_t1", "T=2", "seed=3"], "glue/rte SpikeLM (T=2) smoke embedded s3"),
+        (["system=bert"], "glue/rte BERT smoke embedded s42"),
+        (["neuron=psn", "T=4"], "glue/rte BERT with psn T=4 smoke embedded s42"),
+    ],
+)
+def test_a_tracker_is_told_the_title_and_T(overrides: list[str], called: str) -> None:
+    assert tracked_name(load_config(["task=glue/rte", "scale=smoke", *overrides])) == called

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import socket
 from dataclasses import asdict
 
@@ -90,7 +92,7 @@ def test_a_dry_run_says_how_devices_of_a_size_compute_the_batch(devices: int, me
     most = "" if devices * share.accumulate * share.micro_batch == 512 else "at most "
     plural = "s" if devices > 1 else ""
     assert f"512 = {devices} device{plural}{parts} x {most}{share.micro_batch} rows" in text
-    assert f"{share.memory_gb:.1f} of {memory} GB per device" in text
+    assert f"{share.memory_gb:.1f} GB of {memory} GB per device" in text
     assert "does not fit" not in text
 
 
@@ -208,3 +210,20 @@ def test_a_dry_run_of_pairs_needs_no_network_and_names_the_teacher(
     assert "up to 1024 to 128 tokens" in text
     assert f"needs the teacher run {task} " in " ".join(text.split())
     assert not runs_dir.exists()
+
+
+@pytest.mark.parametrize("system", ["bert", "spikelm_t4"])
+@pytest.mark.parametrize("task", ["pretrain", "glue/rte", "sum/xsum"])
+def test_a_small_plan_has_digits_to_read_and_no_zeros(system: str, task: str, runs_dir) -> None:
+    words = [f"system={system}", f"task={task}", "scale=smoke"]
+    text = said(*words)
+    assert not re.search(r"\b0(\.0+)? (mJ|GB|MB|kB|min|h|s)\b|None", text)
+    console = Console(record=True, width=200, file=io.StringIO())
+    show_plans([plan_run(load_config(words))], console)
+    assert not re.search(r" 0\.0+ |None", console.export_text())
+
+
+def test_a_plan_says_that_a_scale_reads_few_rows(runs_dir) -> None:
+    text = said("task=glue/rte", "scale=smoke", "source.train_rows=96", "source.dev_rows=48")
+    assert re.search(r"rows of the data, at most +96 to train on and 48 to evaluate", text)
+    assert "rows of the data" not in said("task=pretrain", "scale=smoke")

@@ -119,4 +119,5 @@ def test_verify_names_what_is_damaged_and_repairs_what_it_can(
     assert run.saved_config() == config
     (run.directory / "result.json").write_text("{}")
     assert verify_main(["--runs-dir", str(tmp_path)]) == 1
-    assert "result.json: put aside" in capsys.readouterr().out
+    assert "result.json: does not match its checksum; the same command makes the run again" in capsys.readouterr().out
+    assert (run.directory / "result.json").read_text() == "{}", "looking changes nothing"

@@ -20,9 +20,10 @@ from made_up_result import ENVIRONMENT, made_up
 from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
 from spikelm.store import metrics_csv
+from spikelm.store.checksums import file_sums
 from spikelm.store.hashing import digest, run_id
 from spikelm.store.result import Result
-from spikelm.store.store import Run, Store, safe_name
+from spikelm.store.store import RESULT_ONLY, Run, Store, safe_name
 
 IDENTITY = {"task": "glue/mnli", "k": 2, "T": 1, "lr": 1e-4, "tags": ["a", {"b": None}]}
 SPAWN = multiprocessing.get_context("spawn")
@@ -171,21 +172,50 @@ def test_every_flipped_bit_is_noticed_or_harmless(run: Run, caplog: pytest.LogCa
         result = run.result()
         noticed += result is None
         assert result is None or result == written
-        for aside in run.directory.glob("result.json.corrupt-*"):
-            aside.unlink()
     assert noticed > len(clean) / 6
     assert str(path) in caplog.text
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"checksum": NaN}', "\x00" * 40])
-def test_a_corrupt_result_is_moved_aside(run: Run, caplog: pytest.LogCaptureFixture, text: str) -> None:
+def test_a_corrupt_result_is_named_and_stays_until_the_run_is_made_again(
+    run: Run, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
     start(run)
+    path = run.directory / "result.json"
     for n in (1, 2):
-        (run.directory / "result.json").write_text(text)
+        path.write_text(text)
         assert not run.finished
-        assert (run.directory / f"result.json.corrupt-{n}").read_text() == text
-        assert f"result.json.corrupt-{n}" in caplog.text
-    assert not (run.directory / "result.json").exists()
+        assert run.state == "interrupted"
+        assert path.read_text() == text, "looking changes nothing"
+        assert run.put_aside_result("corrupt") == path.with_name(f"result.json.corrupt-{n}")
+        assert path.with_name(f"result.json.corrupt-{n}").read_text() == text
+    assert caplog.text.count(str(path)) == 1, "said once, however often it is looked at"
+    assert run.put_aside_result("corrupt") is None, "nothing is there any more"
+
+
+def test_a_run_without_the_files_of_its_result_is_a_state_of_its_own(run: Run) -> None:
+    start(run)
+    run.append_metrics(1, {"train/loss": 1.0})
+    result = finish(run, files=file_sums(run.directory, [run.directory / "config.yaml", run.directory / "metrics.csv"]))
+    assert run.state == "finished"
+    (run.directory / "config.yaml").unlink()
+    assert run.state == "finished", "something of it is there, and what is missing is damage"
+    (run.directory / "metrics.csv").unlink()
+    assert run.state == RESULT_ONLY
+    assert run.result() == result
+    assert finish(run, files={}).files == {}
+    assert run.state == "finished", "nothing tells that it ever had files"
+
+
+def test_looking_whether_a_run_is_held_leaves_its_lock_alone(run: Run) -> None:
+    with run.lock():
+        start(run)
+        assert run.state == "running"
+    (lock,) = (run.root / ".locks").glob("*.lock")
+    os.utime(lock, (1, 1))
+    lock.chmod(0o444)
+    assert run.state == "interrupted"
+    assert lock.stat().st_mtime == 1
 
 
 def test_a_truncated_or_foreign_result_does_not_count(run: Run) -> None:
@@ -247,9 +277,11 @@ def test_runs_dir_that_is_a_file(tmp_path: Path) -> None:
 def test_metrics_have_no_duplicates_after_a_resume(run: Run) -> None:
     start(run)
     for step in range(6):
+        if step == 3:
+            kept = run.metrics_text()
         run.append_metrics(step, {"loss": 1 / (step + 1), "odd, name": step})
     resumed = Store(run.root).open(run.id, "x", "y")
-    resumed.truncate_metrics(3)
+    resumed.restore_metrics(kept)
     for step in range(3, 8):
         resumed.append_metrics(step, {"loss": 1 / (step + 1), "odd, name": step})
     rows = resumed.metrics()
@@ -260,7 +292,8 @@ def test_metrics_have_no_duplicates_after_a_resume(run: Run) -> None:
 
 def test_metrics_are_on_disk_at_once_and_a_torn_row_is_dropped(run: Run) -> None:
     start(run)
-    run.truncate_metrics(0)  # nothing there yet
+    assert run.metrics_text() == ""
+    run.restore_metrics("")  # nothing there yet
     run.append_metrics(0, {"loss": 0.1})
     path = run.directory / "metrics.csv"
     assert path.read_text() == "step,name,value\n0,loss,0.1\n"

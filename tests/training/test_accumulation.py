@@ -124,7 +124,7 @@ KEPT = "trainer.activation_checkpointing=false"
 
 def test_a_model_that_cannot_fit_is_refused_with_settings_that_do() -> None:
     with pytest.raises(
-        ConfigError, match=r"512 rows at a time needs about \d+ GB of a device that has 80 GB"
+        ConfigError, match=r"512 rows at a time needs about [\d.]+ GB of a device that has 80 GB"
     ) as caught:
         refuse_too_large(load_config([*LARGE, "trainer.device_memory=80", "trainer.micro_batch=512", KEPT]))
     assert "trainer.micro_batch=null" in caught.value.fix

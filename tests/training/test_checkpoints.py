@@ -210,3 +210,24 @@ def test_what_the_disk_changed_on_the_way_is_noticed_at_once(tmp_path: Path, mon
     with pytest.raises(CheckpointError, match="read back"):
         SafeCheckpointIO().save_checkpoint({"x": torch.ones(1000)}, tmp_path / "step-6.ckpt")
     assert last_checkpoint(tmp_path, NOWHERE) is None
+
+
+def test_metrics_that_were_deleted_come_back_with_the_checkpoint(whole: Outcome, tmp_path: Path) -> None:
+    with pytest.raises(Hit):
+        train(tmp_path, Once(("train", 5), hit))
+    (tmp_path / "metrics.csv").unlink()
+    assert train(tmp_path) == whole
+
+
+def test_a_checkpoint_that_would_leave_a_hole_in_the_metrics_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Hit):
+        train(tmp_path, Once(("train", 5), hit))
+    (path, _) = last_checkpoint(tmp_path / "checkpoints", NOWHERE)
+    saved = torch.load(path, weights_only=True)
+    del saved[checkpoints.HISTORY]
+    SafeCheckpointIO().save_checkpoint(saved, path)
+    before = (tmp_path / "metrics.csv").read_bytes()
+    with pytest.raises(CheckpointError, match="does not hold the metrics") as caught:
+        train(tmp_path)
+    assert f"rm {path}" in caught.value.fix
+    assert (tmp_path / "metrics.csv").read_bytes() == before

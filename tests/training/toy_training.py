@@ -77,8 +77,8 @@ def train(folder: Path, at: Callable[[str, int], None] = lambda place, step: Non
     evaluation = [[ToyBatches(0, 8)[100]]]
     try:
         work = Fit(module, ToyBatches(0, 8), evaluation, EPOCH, "toy")
-        resumed = lambda step: metrics.truncate(step, "train/")  # noqa: E731
-        fit(work, config, Journal(folder / "checkpoints", console, metrics.append, resumed), [best])
+        journal = Journal(folder / "checkpoints", console, metrics.append, metrics.text, metrics.restore)
+        fit(work, config, journal, [best])
     finally:
         metrics.close()
     weights = {name: tensor.tolist() for name, tensor in module.model.state_dict().items()}

@@ -20,6 +20,7 @@ class BackboneConfig:
     """Sizes, and where the weights come from."""
 
     name: str = setting(MISSING, decides=NO_RUN)
+    title: str = setting("", decides=NO_RUN)  # what people call it (MiniLM); empty: what they call its kind
     kind: str = setting("bert")  # a name in catalog/kinds.py; auto: that of the weights
     layers: int = setting(MISSING, COUNT)
     decoder_layers: int | None = setting(None, Rule(whole=True, least=1, optional=True))  # null: as many as `layers`

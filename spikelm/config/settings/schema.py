@@ -85,6 +85,16 @@ class Config(Composed):
         return kind_of(self.backbone)
 
     @property
+    def architecture(self) -> str:
+        """What people call its plain model: BERT, mBART, MiniLM."""
+        return self.backbone.title or self.kind.title
+
+    @property
+    def rows_from(self) -> str:
+        """Where its rows or documents come from; a task with files of its own reads them, whatever the source."""
+        return "local" if self.task.files else self.source.name
+
+    @property
     def run(self) -> str:
         """The kind of run it is, as fields name what they decide: pretraining, general distillation or fine-tuning."""
         return {"pretrain": PRETRAINING, "general": GENERAL}.get(self.task.kind, FINE_TUNING)

@@ -25,17 +25,22 @@ def embedded_name(task: TaskConfig) -> str:
     return name
 
 
+def embedded_counts(task: TaskConfig) -> dict[str, int]:
+    """Rows of every split that the micro-world has of a task."""
+    name = embedded_name(task)
+    return dict((microworld.SEQ2SEQ_ROWS if task.kind == "seq2seq" else microworld.DEFAULT_ROWS)[name])
+
+
 def embedded_rows(task: TaskConfig, source: SourceConfig) -> dict[str, list[dict[str, Any]]]:
     """The rows of the splits that a task trains on and evaluates, no more of them than the source asks for."""
     name = embedded_name(task)
-    text_pairs = task.kind == "seq2seq"
-    full = (microworld.SEQ2SEQ_ROWS if text_pairs else microworld.DEFAULT_ROWS)[name]
+    full = embedded_counts(task)
     limits = {"train": source.train_rows, **dict.fromkeys(task.splits, source.dev_rows)}
     if missing := [split for split in limits if split not in full]:
         raise DataError(f"the micro-world's {name} has no split {missing[0]}; it has {', '.join(full)}")
     # A split's rows do not depend on their number, so fewer rows are the first of the full set: cheaper to make.
     wanted = {split: min(full[split], limit or full[split]) for split, limit in limits.items()}
-    make = microworld.seq2seq if text_pairs else microworld.glue
+    make = microworld.seq2seq if task.kind == "seq2seq" else microworld.glue
     rows = make(name, source.seed, {**dict.fromkeys(full, 0), **wanted})
     return {split: list(rows[split]) for split in limits}
 

@@ -8,8 +8,10 @@ from collections.abc import Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
+from spikelm.catalog.quantities import rows_text
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
+from spikelm.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -21,13 +23,41 @@ class LoadedText:
     warnings: tuple[str, ...] = ()  # for the user, not for the record
     task_rows: int = 0  # of the training documents, those at the end that are rows of tasks
     commits: Mapping[str, str] = field(default_factory=dict)  # of the hub's repositories that were read
+    available: Mapping[str, int] = field(default_factory=dict)  # rows of those splits of which only the first are here
     entities: Mapping[str, Collection[str]] = field(default_factory=dict)  # by kind, where their maker knows them all
 
-    def record(self, source: SourceConfig) -> dict[str, Any]:
+    @property
+    def rows(self) -> dict[str, int]:
+        """How many there are of each split."""
+        return {split: len(items) for split, items in self.splits.items()}
+
+    @property
+    def left_out(self) -> str:
+        """What is told where not all rows are read, and what reads them; empty where all are."""
+        if not self.available:
+            return ""
+        keys = dict.fromkeys("source.train_rows" if split == "train" else "source.dev_rows" for split in self.available)
+        return f"rows: {rows_text(self.rows, self.available)} ({' '.join(f'{key}=null' for key in keys)} reads all)"
+
+    def record(self, name: str) -> dict[str, Any]:
         """The `source` entry of a result."""
-        rows = {split: len(items) for split, items in self.splits.items()}
-        record = {"name": source.name, "rows": rows, "content_hash": self.content_hash}
-        return {**record, "commits": dict(self.commits)} if self.commits else record
+        record = {"name": name, "rows": self.rows, "content_hash": self.content_hash}
+        others = {"available": dict(self.available), "commits": dict(self.commits)}
+        return {**record, **{key: value for key, value in others.items() if value}}
+
+
+def first_rows(
+    task: TaskConfig, source: SourceConfig, rows: Mapping[str, Any], counts: Mapping[str, int] | None = None
+) -> LoadedText:
+    """As many rows of each split as the source asks for; `counts`: of how many, where `rows` are not all of them."""
+    counts = counts or {split: len(items) for split, items in rows.items()}
+    limits = {"train": source.train_rows, **dict.fromkeys(task.splits, source.dev_rows)}
+    kept = {split: rows[split][:limit] for split, limit in limits.items()}
+    if empty := [split for split in kept if not kept[split]]:
+        raise DataError(f"{task.name} {empty[0]} has no rows")
+    content = content_hash([split, row] for split in kept for row in kept[split])
+    available = {split: counts[split] for split in kept if len(kept[split]) < counts[split]}
+    return LoadedText(kept, content, available=available)
 
 
 class ContentHash:

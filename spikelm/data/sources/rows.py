@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import numpy as np
 
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
-from spikelm.data.sources.embedded import embedded_rows
+from spikelm.data.sources.embedded import embedded_counts, embedded_rows
 from spikelm.data.sources.hub import Origin, hub_files, read_hub_rows, task_origin, task_repository
-from spikelm.data.sources.loaded import LoadedText, content_hash, unofficial_counts
+from spikelm.data.sources.loaded import LoadedText, first_rows, unofficial_counts
 from spikelm.data.sources.row_files import FileRows, Layout, column_names, read_rows, shortened
 from spikelm.data.sources.task_files import task_files, task_root
 from spikelm.errors import DataError
@@ -25,20 +26,18 @@ def load_rows(task: TaskConfig, source: SourceConfig) -> LoadedText:
     """Train and evaluated splits of a task, checked against its columns and labels."""
     _refuse_numbered_labels(task)
     splits, read_from = ("train", *task.splits), Origin({})
+    counts: Mapping[str, int] | None = None
     if task.files or source.name == "local":
         rows, notes = _rows_of_files(task, task_files(task, task_root(task, source), splits), read_rows)
     elif source.name == "embedded":
         rows, notes = _embedded_rows(task, source), []
+        counts = embedded_counts(task)
     else:
         files = hub_files(task_repository(task, source), splits, source.mirror)
         rows, notes = _rows_of_files(task, files, read_hub_rows)
         read_from = task_origin(task, source, files)
-    for split in splits:
-        rows[split] = rows[split][: source.train_rows if split == "train" else source.dev_rows]
-        if not rows[split]:
-            raise DataError(f"{task.name} {split} has no rows")
-    content = content_hash([split, row] for split in splits for row in rows[split])
-    return LoadedText(rows, content, (*notes, *read_from.warnings), commits=read_from.commits)
+    text = first_rows(task, source, rows, counts)
+    return replace(text, warnings=(*notes, *read_from.warnings), commits=read_from.commits)
 
 
 def _embedded_rows(task: TaskConfig, source: SourceConfig) -> dict[str, list[Row]]:

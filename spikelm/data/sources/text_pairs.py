@@ -5,15 +5,16 @@ A local split is one file with two columns, or two files whose lines belong toge
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
-from spikelm.data.sources.embedded import embedded_entities, embedded_rows
+from spikelm.data.sources.embedded import embedded_counts, embedded_entities, embedded_rows
 from spikelm.data.sources.hub import Files, Origin, hub_files, read_hub_rows, task_origin, task_repository
-from spikelm.data.sources.loaded import LoadedText, content_hash, unofficial_counts
+from spikelm.data.sources.loaded import LoadedText, first_rows, unofficial_counts
 from spikelm.data.sources.row_files import READERS, FileRows, Layout, column_names, numbered_lines, read_rows, shortened
 from spikelm.data.sources.task_files import listing, local_root, split_files, split_names, squeezed, task_folder
 from spikelm.errors import DataError
@@ -29,8 +30,10 @@ def load_text_pairs(task: TaskConfig, source: SourceConfig) -> LoadedText:
     splits = ("train", *task.splits)
     notes: list[str] = []
     read_from = Origin({})
+    counts: Mapping[str, int] | None = None
+    entities: Mapping[str, Collection[str]] = {}
     if source.name == "embedded":
-        rows = embedded_rows(task, source)
+        rows, counts, entities = embedded_rows(task, source), embedded_counts(task), embedded_entities(task)
     else:
         if source.name == "local":
             files = _local_rows(task, source, splits)
@@ -39,13 +42,8 @@ def load_text_pairs(task: TaskConfig, source: SourceConfig) -> LoadedText:
             files, read_from = _hub_rows(task, fetched), task_origin(task, source, fetched)
         rows = {split: _checked(task, split, files[split], notes) for split in splits}
         notes += unofficial_counts(task, rows)
-    for split in splits:
-        rows[split] = rows[split][: source.train_rows if split == "train" else source.dev_rows]
-        if not rows[split]:
-            raise DataError(f"{task.name} {split} has no rows")
-    content = content_hash([split, row] for split in splits for row in rows[split])
-    entities = embedded_entities(task) if source.name == "embedded" else {}
-    return LoadedText(rows, content, (*notes, *read_from.warnings), commits=read_from.commits, entities=entities)
+    text = first_rows(task, source, rows, counts)
+    return replace(text, warnings=(*notes, *read_from.warnings), commits=read_from.commits, entities=entities)
 
 
 def _local_rows(task: TaskConfig, source: SourceConfig, splits: tuple[str, ...]) -> dict[str, Named]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from spikelm.catalog.quantities import gigabytes
 from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.config.settings.source import SourceConfig
 from spikelm.data.sources.documents import TextFiles, files_at_hand
@@ -51,4 +52,4 @@ def _size(text: TextFiles) -> int:
 
 
 def _in_words(text: TextFiles) -> str:
-    return f"{_size(text) / 1e9:.1f} GB of pretraining text in {sum(map(len, text.files))} files"
+    return f"{gigabytes(_size(text) / 1e9)} of pretraining text in {sum(map(len, text.files))} files"

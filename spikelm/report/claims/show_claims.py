@@ -1,4 +1,4 @@
-"""Claims as a person reads them, and as JSON under runs/tables/."""
+"""Claims as a person reads them, and as JSON beside the tables."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from spikelm.report.claims.claims import Verdict
+from spikelm.report.query.output import writable
 from spikelm.report.query.selection import Selection
 from spikelm.store.atomic import plain, write_atomic
 
@@ -63,7 +64,7 @@ def claims_dict(verdicts: Sequence[Verdict], selection: Selection) -> dict[str, 
 
 def write_claims(verdicts: Sequence[Verdict], selection: Selection) -> Path:
     """claims-<scale>-<source>.json beside the tables."""
-    path = selection.root / "tables" / f"claims-{selection.suffix}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = selection.folder / "tables" / f"claims-{selection.suffix}.json"
+    writable(path.parent)
     write_atomic(path, json.dumps(plain(claims_dict(verdicts, selection)), indent=1, ensure_ascii=False) + "\n")
     return path

@@ -9,46 +9,61 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
+from spikelm.catalog.quantities import significant
 from spikelm.errors import ConfigError
-from spikelm.report.query.settings import system_name
-from spikelm.report.query.sweep_runs import Job, jobs_of
-from spikelm.store.store import Run
+from spikelm.report.appearance import look_of
+from spikelm.report.query.output import writable
+from spikelm.report.query.sweep_runs import Job, jobs_of, system_names
+from spikelm.runs.labels import title
+from spikelm.store.store import Run, safe_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: colours that stay apart for the colour-blind and in grey print (Okabe and Ito), with a line style of their own
-STYLES = (("#000000", "-"), ("#D55E00", "--"), ("#0072B2", "-"), ("#009E73", "-."), ("#CC79A7", ":"), ("#E69F00", "-"))
+LINES = ("-", "--", "-.", ":")  # of several runs of one system, such as its seeds
 SMOOTHED = 25  # logged values averaged around each one; the raw ones stay visible behind
 
 
-def draw_curves(overrides: Sequence[str], metric: str, root: Path, output: Path | None) -> Path:
-    """One line per run, the raw values pale behind a moving average; as PNG and SVG."""
+def draw_curves(
+    overrides: Sequence[str], metric: str, root: Path, output: Path | None, folder: Path | None = None
+) -> Path:
+    """One line per run, the raw values pale behind a moving average; as PNG and SVG.
+
+    They go to the file `output`, or to figures/ of `folder`, which is report/ of the store where none is given.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    jobs = jobs_of([*overrides, f"runs_dir={root}"])
+    jobs = jobs_of(overrides, root)
     series = [(job, points) for job in jobs if len((points := read_metric(job.run, metric))[0])]
     if not series:
         raise ConfigError(f"no run of these overrides has logged {metric!r}", "run them first: spikelm-run -m ...")
     figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-    for (job, (steps, values)), (colour, line) in zip(series, STYLES * len(series), strict=False):
-        _draw(axes, _name(job, values), steps, values, colour, line)
-    config = series[0][0].config
+    drawn_jobs = [job for job, _ in series]
+    names = curve_names(drawn_jobs)
+    for name, (job, (steps, values)), (colour, line) in zip(names, series, styles(drawn_jobs), strict=True):
+        _draw(axes, f"{name} ({_end(job, values)})", steps, values, colour, line)
     axes.set_xlabel("step")
     axes.set_ylabel(metric)
-    axes.set_title(f"{config.task.name}, {config.backbone.name}, {config.scale} scale, source {config.source.name}")
+    axes.set_title(curves_title(drawn_jobs))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    path = output or root / "figures" / f"{metric.replace('/', '-')}-{config.task.name.replace('/', '-')}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = output or (folder or root / "report") / "figures" / f"{file_name(metric, drawn_jobs)}.png"
+    writable(path.parent)
     figure.savefig(path, dpi=160)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     plt.close(figure)
     Console().print(f"{len(series)} curves of {metric} in {path}", soft_wrap=True)
     return path
+
+
+def styles(jobs: Sequence[Job]) -> list[tuple[str, str]]:
+    """Colour and marker of each one's system, with a line that tells it from others of that system."""
+    looks = [look_of(title(job.config), job.config.time_steps) for job in jobs]
+    lines = [LINES[looks[:place].count(look) % len(LINES)] for place, look in enumerate(looks)]
+    return [(look.colour, line + look.marker) for look, line in zip(looks, lines, strict=True)]
 
 
 def read_metric(run: Run, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -72,9 +87,39 @@ def _draw(axes: Axes, name: str, steps: np.ndarray, values: np.ndarray, colour: 
     curve = drawn(values)
     if curve is not values:
         axes.plot(steps, values, color=colour, alpha=0.15, linewidth=0.8)
-    axes.plot(steps, curve, line, color=colour, linewidth=1.6, label=name)
+    axes.plot(steps, curve, line, color=colour, linewidth=1.6, label=name, markersize=5, markevery=0.12)
 
 
-def _name(job: Job, values: np.ndarray) -> str:
+def _end(job: Job, values: np.ndarray) -> str:
     state = "" if job.run.finished else ", unfinished"
-    return f"{system_name(job.config)} ({drawn(values)[-1]:.2f} at the end{state})"
+    return f"{significant(float(drawn(values)[-1]))} at the end{state}"
+
+
+def curve_names(jobs: Sequence[Job]) -> list[str]:
+    """What each curve is of: its system, and its task and seed where there are several."""
+    several_tasks = len({job.config.task.name for job in jobs}) > 1
+    several_seeds = len({job.config.seed for job in jobs}) > 1
+    names = []
+    for name, job in zip(system_names(jobs), jobs, strict=True):
+        task = f"{job.config.task.name}, " if several_tasks else ""
+        names.append(f"{task}{name}{f', seed {job.config.seed}' if several_seeds else ''}")
+    return names
+
+
+def curves_title(jobs: Sequence[Job]) -> str:
+    """What all curves share, or all there is of it."""
+    tasks, backbones, scales, sources = (", ".join(values) for values in _settings(jobs))
+    return f"{tasks}\n{backbones}, scale {scales}, source {sources}"
+
+
+def file_name(metric: str, jobs: Sequence[Job]) -> str:
+    """Metric, scale, source and tasks: a figure of other runs has another name."""
+    tasks, _, scales, sources = _settings(jobs)
+    return safe_name("-".join([metric, *scales, *sources, *tasks]))
+
+
+def _settings(jobs: Sequence[Job]) -> tuple[list[str], ...]:
+    """Tasks, backbones, scales and sources, each once."""
+    configs = [job.config for job in jobs]
+    every = [(one.task.name, one.backbone.name, one.scale, one.rows_from) for one in configs]
+    return tuple(list(dict.fromkeys(values)) for values in zip(*every, strict=True))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spikelm.report.appearance import look_of_preset
 from spikelm.report.figures.figures import Drawing, PaperFigure, Runs
-from spikelm.report.figures.style import GREY, LOOKS, letters, look, new_figure, percent
+from spikelm.report.figures.style import GREY, INK, letters, new_figure, percent
 from spikelm.report.query.selection import Results
-
-if TYPE_CHECKING:
-    pass
 
 SIGMAS = (0.3, 0.6, 1.0)  # of the densities
 SAMPLES = 200_000
@@ -45,41 +42,38 @@ def neuron_rates(sigmas: np.ndarray, elastic: bool) -> list[float]:
 def variance(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
     """Densities with the thresholds that fire, and rates over the variance: lines closed form, points our neurons."""
     half = 0.5  # of a spike of height 1, where rounding fires
-    drawn, (left, right) = new_figure(1, 2, 2.7)
+    drawn, (left, right) = new_figure(figure.title.capitalize() + " (no run is needed)", 1, 2, 3.0)
     x = np.linspace(-2, 2, 801)
-    for place, sigma in enumerate(SIGMAS):
+    for sigma, line, shade in zip(SIGMAS, ("-", "--", "-."), (0.5, 0.32, 0.16), strict=True):
         density = np.exp(-(x**2) / (2 * sigma**2)) / (sigma * math.sqrt(2 * math.pi))
         rate = gaussian_rate(np.array([sigma]), half)[0]
-        shown = look(place)
-        left.plot(
-            x,
-            density,
-            color=shown["color"],
-            linestyle=shown["linestyle"],
-            label=f"σ² = {sigma**2:.2g}: {rate:.0%} fire",
-        )
-        left.fill_between(x, density, where=np.abs(x) > half, color=shown["color"], alpha=0.15, linewidth=0)
+        left.plot(x, density, color=INK, linestyle=line, linewidth=1.1, label=f"σ² = {sigma**2:.2f}: {rate:.0%} fire")
+        left.fill_between(x, density, where=np.abs(x) > half, color=GREY, alpha=shade, linewidth=0)
     for edge in (-half, half):
-        left.axvline(edge, ymax=0.72, color=GREY, linewidth=0.8)
+        left.axvline(edge, ymax=0.7, color=GREY, linewidth=0.8)
     left.set_xlabel("membrane potential")
     left.set_ylabel("density")
     left.legend(loc="upper left")
     left.set_xlim(-2, 2)
-    left.set_ylim(0, 1.9)
+    left.set_ylim(0, 2.0)
     fine = np.linspace(0.05, 1.5, 200)
     points = np.sqrt(np.array([0.1, 0.4, 0.7, 1.0, 1.4, 1.8, 2.2]))
     fixed, elastic = neuron_rates(points, False), neuron_rates(points, True)
-    right.plot(fine**2, gaussian_rate(fine, half), color=LOOKS[0]["color"], label="fixed, normal input")
-    right.plot(fine**2, laplace_rate(fine, half), color=LOOKS[1]["color"], linestyle="--", label="fixed, Laplace input")
     constant = gaussian_rate(np.array([1.0]), math.sqrt(2 / math.pi))[0]  # alpha/2 at k=2 (lemma 1)
-    right.axhline(constant, color=LOOKS[2]["color"], linestyle="-.", label="elastic, k = 2")
-    right.plot(points**2, fixed, "o", color=LOOKS[0]["color"])
-    right.plot(points**2, elastic, "^", color=LOOKS[2]["color"])
+    plain, own = look_of_preset("spikelm_fixed"), look_of_preset("spikelm_t4")
+    right.plot(fine**2, gaussian_rate(fine, half), color=plain.colour)
+    right.plot(fine**2, laplace_rate(fine, half), color=plain.colour, linestyle=":", label="fixed, Laplace input")
+    right.plot([0, fine[-1] ** 2], [constant, constant], color=own.colour, linestyle="-.")
+    right.plot(points**2, fixed, plain.marker, color=plain.colour, markersize=6)
+    right.plot(points**2, elastic, own.marker, color=own.colour, markersize=5)
+    for look, line, name in ((plain, "-", "fixed, normal input"), (own, "-.", "elastic, k = 2, normal input")):
+        right.plot([], [], color=look.colour, linestyle=line, marker=look.marker, markersize=5, label=name)
     right.set_xlabel("variance of the input")
     right.set_ylabel("firing rate")
     percent(right, 1.0)
-    right.legend(loc="lower right", ncols=1)
-    letters([left, right], ["thresholds ±½ of spikes ±1", "firing rate over variance"])
+    right.set_xlim(0, 2.3)
+    right.legend(loc="lower right")
+    letters([left, right], ["thresholds ±½ of spikes ±1", "points: our neurons; lines: closed form"])
     data = {"variance": (points**2).tolist(), "fixed": fixed, "elastic": elastic, "elastic_closed_form": constant}
     return Drawing(
         drawn, data, f"Points: our neurons on {SAMPLES:,} normal samples; lines: closed form. No run is needed."

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,16 @@ import yaml
 
 from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
-from spikelm.report.figures.style import styled
-from spikelm.report.query.selection import Results, SelectedRun, Wanted
+from spikelm.report.figures.style import dark, styled
+from spikelm.report.query.output import writable
+from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
 from spikelm.store.atomic import plain, write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Numbers = dict[str, Any]  # what is drawn, ready for JSON
+SOURCES = {"embedded": "embedded micro-world", "local": "local data", "hub": "data of the hub"}
 #: all figures, those of the paper in its order
 FIGURES = sorted(path.stem for path in (config_dir() / "figure").glob("*.yaml"))
 
@@ -51,6 +54,13 @@ class PaperFigure:
     @property
     def label(self) -> str:
         return f"figure {self.id.removeprefix('fig')}"
+
+    def heading(self, selection: Selection) -> str:
+        """What stands in the picture itself, which may be shown without its caption: the title, scale and source."""
+        source = SOURCES.get(selection.source_name, selection.source_name)
+        seeds = f"seed{'s' if len(selection.seeds) > 1 else ''} {', '.join(map(str, selection.seeds))}"
+        where = ", ".join([f"scale {selection.scale}", source, *selection.extra, seeds])
+        return f"{self.title[0].upper()}{self.title[1:]}\nours at {where}"
 
 
 @dataclass(frozen=True)
@@ -147,7 +157,7 @@ def draw_figure(id: str, results: Results) -> Drawn:
     words = [figure.caption, drawing.remark, why, f"Ours at {results.selection.where}."]
     return Drawn(
         id=figure.id,
-        title=f"{figure.label[0].upper()}{figure.label[1:]}: {figure.title} ({figure.section})",
+        title=f"{_named(figure)} ({figure.section})",
         caption=" ".join(filter(None, words)),
         figure=drawing.figure,
         runs=tuple(dict.fromkeys(run.run.id for run in runs if run.result)) if drawing.figure is not None else (),
@@ -157,19 +167,27 @@ def draw_figure(id: str, results: Results) -> Drawn:
     )
 
 
-def write_figure(drawn: Drawn, root: Path) -> list[Path]:
-    """PNG, PDF and SVG under runs/figures/, and JSON with the numbers, the runs and what is missing."""
+def _named(figure: PaperFigure) -> str:
+    """Its title, behind its number where the paper has given it one."""
+    title = f"{figure.label}: {figure.title}" if figure.id.startswith("fig") else figure.title
+    return f"{title[0].upper()}{title[1:]}"
+
+
+def write_figure(drawn: Drawn, to: Path) -> list[Path]:
+    """PNG, PDF, SVG and a dark SVG in figures/ of a folder, and JSON with the numbers, the runs and what is missing."""
     import matplotlib.pyplot as plt
 
     if drawn.figure is None:
         return []
-    folder = root / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{drawn.name}.{ending}" for ending in ("png", "pdf", "svg")]
+    folder = writable(to / "figures")
+    paths = [folder / f"{drawn.name}{ending}" for ending in (".png", ".pdf", ".svg", "-dark.svg")]
     with styled():
         drawn.figure.savefig(paths[0], dpi=200)
         drawn.figure.savefig(paths[1], metadata={"CreationDate": None})
         drawn.figure.savefig(paths[2], metadata={"Date": None})
+        see_through = StringIO()
+        drawn.figure.savefig(see_through, format="svg", metadata={"Date": None}, transparent=True)
+        write_atomic(paths[3], dark(see_through.getvalue()))
     plt.close(drawn.figure)
     record = {key: getattr(drawn, key) for key in ("id", "title", "caption", "runs", "missing", "data")}
     paths.append(folder / f"{drawn.name}.json")

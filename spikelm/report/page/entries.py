@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spikelm.config.settings.schema import Config
-from spikelm.report.query.settings import neuron_k
+from spikelm.runs.labels import neuron_k, title
 from spikelm.store.result import Result
-from spikelm.store.store import Run, Store
+from spikelm.store.store import RESULT_ONLY, Run, Store
 
 #: what a run's page is made from; when none of them changes, neither does the page
 RECORDS = ("result.json", "status.json", "config.yaml", "environment.json", "metrics.csv", "traceback.txt")
 BROKEN = "broken"
+FINISHED = "finished"
 TAIL = 2000  # bytes of a metrics.csv that have its last step in them
 
 
@@ -24,7 +25,7 @@ class Record:
 
     directory: Path
     id: str | None
-    state: str  # finished, running, interrupted, failed, new or broken
+    state: str  # finished, result only, running, interrupted, failed, new or broken
     problem: str = ""
     result: Result | None = None
     config: Config | None = None  # of the result, or of config.yaml where it can be read
@@ -92,7 +93,8 @@ def read_record(root: Path, directory: Path, id: str | None) -> Record:
     if problem:
         return Record(directory, id, BROKEN, f"result.json {problem}", config=run.saved_config())
     if result is not None:
-        return Record(directory, id, "finished", result=result, config=result.config)
+        state = RESULT_ONLY if run.has_only(result) else FINISHED
+        return Record(directory, id, state, result=result, config=result.config)
     aside = sorted(path.name for path in directory.glob("result.json.corrupt-*"))
     note = f"a result that could not be read was moved to {aside[-1]}" if aside else ""
     said = "; ".join(filter(None, (run.status.message, note)))
@@ -104,7 +106,7 @@ def row_of(record: Record) -> RunRow:
     about: dict[str, object] = {}
     if (config := record.config) is not None:
         about |= {"neuron": config.neuron.name, "T": config.T if config.spiking else None, "k": neuron_k(config)}
-        about |= {"scale": config.scale, "source": config.source.name, "seed": config.seed}
+        about |= {"scale": config.scale, "source": config.rows_from, "seed": config.seed}
     if (result := record.result) is not None:
         about |= {"metric": result.score_name, "score": result.score, "seconds": result.seconds}
         about |= {"firing": result.firing_rate.mean, "energy": result.energy_mj.fp32, "ann": result.energy_ann_mj.fp32}
@@ -130,12 +132,10 @@ def _task(record: Record) -> str:
 
 
 def _system(record: Record) -> str:
-    """The system's name; a run without one has a label, whose end (scale, source, seed) has columns of its own."""
-    label = record.directory.name.rpartition("-")[0]
-    if (config := record.config) is None:
-        return label
-    name = record.result.system if record.result else config.system.title or label
-    return name.removesuffix(f"-{config.scale}-{config.source.name}-s{config.seed}")
+    """What people call it; without a config, what its directory is called."""
+    if record.result is not None:
+        return record.result.system
+    return title(record.config) if record.config else record.directory.name.rpartition("-")[0]
 
 
 def progress(record: Record) -> str:

@@ -12,7 +12,7 @@ from spikelm.report.page.entries import RunRow
 from spikelm.report.page.sections import Sections
 from spikelm.report.page.svg import Point, legend, scatter
 
-STATES = ("finished", "running", "interrupted", "failed", "broken", "new")
+STATES = ("finished", "result only", "running", "interrupted", "failed", "broken", "new")
 LATEST = 12
 PROBLEMS = 25
 MARKS = 400  # of one chart, the newest
@@ -61,7 +61,7 @@ class Overview:
 
 def overview(rows: Sequence[RunRow], sections: Sections) -> Overview:
     """The blocks of index.html."""
-    finished = [row for row in rows if row.state == "finished"]
+    finished = [row for row in rows if row.state in ("finished", "result only")]
     states = Counter(row.state for row in rows)
     kinds = Counter((row.scale, row.source) for row in finished)
     return Overview(

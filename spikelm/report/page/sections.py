@@ -6,7 +6,7 @@ import base64
 import contextlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,13 +108,18 @@ class Sections:
     claims: list[ClaimsSection]
 
 
-def read_sections(root: Path, names: Names) -> Sections:
-    """Tables, figures and claims; a file that cannot be read is an entry that says so."""
-    claims = sorted((root / "tables").glob("claims-*.json"))
+def read_sections(folders: Sequence[Path], names: Names) -> Sections:
+    """Tables, figures and claims; a file that cannot be read is an entry that says so.
+
+    A store may bring its own (runs/reference does): of what is in several folders, that of the last one is shown.
+    """
+    tables = {one.name: one for folder in folders for one in _tables(folder / "tables", names)}
+    figures = {one.name: one for folder in folders for one in _figures(folder / "figures", names)}
+    claims = {path.stem: path for folder in folders for path in sorted((folder / "tables").glob("claims-*.json"))}
     return Sections(
-        tables=_tables(root / "tables", names),
-        figures=_figures(root / "figures", names),
-        claims=[_or_broken(ClaimsSection, path, lambda path: _claims(path, names)) for path in claims],
+        tables=sorted(tables.values(), key=lambda table: _place(table.name)),
+        figures=sorted(figures.values(), key=lambda figure: figure.file),
+        claims=[_or_broken(ClaimsSection, claims[name], lambda path: _claims(path, names)) for name in sorted(claims)],
     )
 
 
@@ -130,7 +135,7 @@ def _tables(folder: Path, names: Names) -> list[TableSection]:
         for path in sorted(folder.glob("*.md"))
         if path.stem not in names_of_data
     ]
-    return sorted([*data, *text], key=lambda table: _place(table.name))
+    return [*data, *text]
 
 
 def _or_broken(kind: Callable[..., Entry], path: Path, read: Callable[[Path], Entry]) -> Entry:

@@ -108,11 +108,11 @@ class Rebuilder(threading.Thread):
         self._site = site
         self._seconds = seconds
         self._console = console
-        self._stop = threading.Event()
+        self._ended = threading.Event()
         self._said = ""
 
     def run(self) -> None:
-        while not self._stop.wait(self._seconds):
+        while not self._ended.wait(self._seconds):
             self.once()
 
     def once(self) -> None:
@@ -130,7 +130,7 @@ class Rebuilder(threading.Thread):
 
     def stop(self) -> None:
         """End after the build that is going on."""
-        self._stop.set()
+        self._ended.set()
         self.join(10)
 
 
@@ -147,10 +147,10 @@ def open_server(folder: Path, port: int) -> Server:
         raise SpikeLMError(f"port {port} of {HOST} {why}", "--port 0 takes any that is free") from None
 
 
-def serve(root: Path, port: int = PORT, seconds: float = SECONDS, console: Console | None = None) -> None:
-    """Build, then serve until Ctrl-C."""
+def serve(root: Path, folder: Path, port: int = PORT, seconds: float = SECONDS, console: Console | None = None) -> None:
+    """Build the site of a store in a folder, then serve it until Ctrl-C."""
     console = console or Console()
-    site = Site(root, seconds=2.0)
+    site = Site(root, folder, seconds=2.0)
     server = open_server(site.folder, port)  # before the build: a taken port is said at once
     with server:
         site.build()

@@ -21,8 +21,10 @@ from spikelm.report.page import entries, overview
 from spikelm.report.page.details import details
 from spikelm.report.page.entries import Record, RunRow
 from spikelm.report.page.sections import read_sections
+from spikelm.report.query.output import writable
 from spikelm.report.query.rerun import SECONDS, Commands, Settings
 from spikelm.store.hashing import digest
+from spikelm.store.store import RESULT_ONLY
 
 TEMPLATES = Path(__file__).parent / "templates"
 STATE = ".state.json"  # what the last build knew of each run
@@ -59,20 +61,23 @@ class State:
 
 
 class Site:
-    """runs/report/ of a store. `build` may be called again and again: it does what has changed since."""
+    """The site of a store. `build` may be called again and again: it does what has changed since.
 
-    def __init__(self, root: Path, seconds: float = SECONDS) -> None:
+    It is in report/ of the store; a store that is only read needs another `folder`.
+    """
+
+    def __init__(self, root: Path, folder: Path | None = None, seconds: float = SECONDS) -> None:
         self._seconds = seconds  # for working out commands, in one build
         self.root = root.absolute()
-        self.folder = self.root / "report"
+        self.folder = (folder or self.root / "report").absolute()
         self._env = environment()
         self._composed = Commands.version()
         self._version = _version(self._composed)
 
     def build(self) -> Built:
         """Bring every page up to date."""
+        writable(self.folder / "run")
         with disk_errors(self.folder):
-            (self.folder / "run").mkdir(parents=True, exist_ok=True)
             return self._build()
 
     def _build(self) -> Built:
@@ -118,11 +123,11 @@ class Site:
 
         What has no result may change its state without a file that says so: it is looked at every time.
         """
-        finished = run.row.state == "finished"
+        finished = run.row.state in (entries.FINISHED, RESULT_ONLY)
         return finished and (run.has_command or commands.late) and self._page(run.row.name).is_file()
 
     def _write_lists(self, rows: list[RunRow]) -> int:
-        sections = read_sections(self.root, {row.id: row.name for row in rows if row.id})
+        sections = read_sections((self.root, self.folder), {row.id: row.name for row in rows if row.id})
         values = {key: [str(getattr(row, key)) for row in rows] for key in FILTERS}
         choices = {key: sorted(Counter(filter(None, texts)).items()) for key, texts in values.items()}
         pages: dict[str, dict[str, Any]] = {
@@ -145,8 +150,8 @@ class Site:
         return stream
 
     def _sections(self) -> list[str]:
-        """The lists that a run's page links to: those there are, by their files in the store."""
-        sections = read_sections(self.root, {})
+        """The lists that a run's page links to: those there are, by the files of tables, figures and claims."""
+        sections = read_sections((self.root, self.folder), {})
         return ["index", "runs", *(name for name, shown in vars(sections).items() if shown)]
 
     def _page(self, name: str) -> Path:
@@ -195,7 +200,7 @@ class Site:
 
 def _newest_first(row: RunRow) -> tuple[int, list[int], str]:
     """What is going on first, then by the time it was finished; what has no result last."""
-    place = {"running": 0, "finished": 1}.get(row.state, 2)
+    place = {"running": 0, entries.FINISHED: 1, RESULT_ONLY: 1}.get(row.state, 2)
     return (place, [-ord(letter) for letter in row.finished_at], row.directory)
 
 

@@ -15,7 +15,7 @@ from spikelm.config.plugins import config_files
 from spikelm.config.recorded import to_record
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, SpikeLMError
-from spikelm.report.query.settings import neuron_k
+from spikelm.runs.labels import neuron_k
 from spikelm.store.hashing import digest
 
 GROUPS = ("neuron", "weights", "backbone", "distill")  # named by their `name`, said only where a default is not it

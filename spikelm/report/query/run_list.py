@@ -8,10 +8,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from spikelm.catalog.quantities import duration, significant
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
-from spikelm.report.query.settings import neuron_text
-from spikelm.store.store import Run, Store
+from spikelm.runs.labels import title, with_steps
+from spikelm.store.result import Result
+from spikelm.store.store import RESULT_ONLY, Run, Store
+
+ALONE = "*"  # marks the score of a run of which only the result is there
 
 
 def list_runs(root: Path) -> int:
@@ -26,11 +30,13 @@ def list_runs(root: Path) -> int:
     )
     for column in ("run", "task", "system", "data", "score or state"):
         table.add_column(column, overflow="fold", no_wrap=column in ("run", "task"))
-    for column in ("firing", "mJ fp32", "s"):
+    for column in ("firing", "mJ fp32", "time"):
         table.add_column(column, justify="right", no_wrap=True)
-    for run in runs:
-        table.add_row(*_cells(run))
+    for cells in (rows := [_cells(run) for run in runs]):
+        table.add_row(*cells)
     console.print(table)
+    if alone := sum(cells[4].endswith(ALONE) for cells in rows):
+        console.print(f"{ALONE} {RESULT_ONLY}: {alone} runs, which came without weights and curves", soft_wrap=True)
     return len(runs)
 
 
@@ -47,21 +53,22 @@ def local_root(root: Path, scale: str) -> str:
 def _cells(run: Run) -> list[str]:
     result = run.result()
     config = result.config if result else run.saved_config()
-    first = [run.id[:8], run.directory.parent.name.replace("-", "/", 1), *_settings(config)]
+    first = [run.id[:8], run.directory.parent.name.replace("-", "/", 1), *_settings(config, result)]
     if result is None:
         return [*first, run.state, "", "", ""]
     rate, energy = result.firing_rate.mean, result.energy_mj.fp32
     return [
         *first,
-        result.first_metric,
+        f"{result.first_metric}{ALONE}" if run.has_only(result) else result.first_metric,
         "" if rate is None else f"{rate:.1%}",
-        "" if energy is None else f"{energy:.4f}",
-        f"{result.seconds:.0f}",
+        "" if energy is None else significant(energy),
+        duration(result.seconds),
     ]
 
 
-def _settings(config: Config | None) -> list[str]:
-    """Neuron with its T, k and the seed; scale and source."""
+def _settings(config: Config | None, result: Result | None) -> list[str]:
+    """What it is called, with T and the seed; scale and source."""
     if config is None:
         return ["?", "?"]
-    return [f"{neuron_text(config)} s{config.seed}", f"{config.scale} {config.source.name}"]
+    name = result.system if result else title(config)
+    return [f"{with_steps(name, config)} s{config.seed}", f"{config.scale} {config.rows_from}"]

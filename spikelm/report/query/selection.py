@@ -30,19 +30,28 @@ def composed(*overrides: str) -> Config:
 
 @dataclass(frozen=True)
 class Selection:
-    """Scale, source (empty: the scale's own), seeds, store and further overrides of every run."""
+    """Scale, source (empty: the scale's own), seeds, store and further overrides of every run.
+
+    `to` is the folder for what is made of them; without one it is report/ of the store.
+    """
 
     scale: str = "mini"
     source: str = ""
     seeds: tuple[int, ...] = SEEDS
     root: Path = field(default_factory=lambda: Path(default_runs_dir()))
     overrides: tuple[str, ...] = ()
+    to: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where tables, figures and claims go."""
+        return self.to or self.root / "report"
 
     @property
     def options(self) -> list[str]:
         """The overrides that every run of the selection has, its seed apart."""
         source = [f"source={self.source}"] if self.source else []
-        return [f"scale={self.scale}", *source, f"runs_dir={self.root}", *self.overrides]
+        return [f"scale={self.scale}", *source, *self.overrides]
 
     @cached_property
     def extra(self) -> list[str]:
@@ -88,9 +97,8 @@ class Wanted(NamedTuple):
         return [f"system={self.system}", f"task={self.task}", *selection.options, *self.extra, f"seed={self.seed}"]
 
     def command(self, selection: Selection) -> str:
-        """What makes it; the store is left out."""
-        words = [word for word in self.overrides(selection) if not word.startswith("runs_dir=")]
-        return " ".join(["spikelm-run", *words])
+        """What makes it."""
+        return " ".join(["spikelm-run", *self.overrides(selection)])
 
 
 class SelectedRun(NamedTuple):
@@ -118,6 +126,6 @@ class Results:
                 stage = config.pretrain if task == "pretrain" else config.general
                 config = replace(config, seed=stage.seed)
                 wanted = wanted._replace(seed=stage.seed)
-            run = open_run(config)
+            run = open_run(config, self.selection.root)
             self._found[wanted] = SelectedRun(wanted, config, run, run.result())
         return self._found[wanted]

@@ -10,7 +10,7 @@ from spikelm.config.settings.schema import Config
 from spikelm.report.query.selection import SelectedRun
 from spikelm.runs.cost import Cost, cost_of
 from spikelm.runs.experiment import open_run
-from spikelm.runs.labels import title
+from spikelm.runs.labels import title, with_steps
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.runs.timings import Timings
 from spikelm.store.store import Run
@@ -32,7 +32,7 @@ class Need:
 
     @property
     def title(self) -> str:
-        return f"{self.config.task.name} {self.system} T={self.config.time_steps}"
+        return f"{self.config.task.name} {with_steps(self.system, self.config)}"
 
     @property
     def system(self) -> str:
@@ -54,6 +54,7 @@ def needs_of(wanted: Sequence[SelectedRun], timings: Timings) -> list[Need]:
     """The wanted runs with all they need, each once, what is needed first coming first."""
     needs: dict[str, Need] = {}
     asked = {one.run.id: one.config for one in wanted}
+    root = wanted[0].run.root if wanted else None
     waited_for: set[str] = set()
     again: set[str] = set()
 
@@ -68,7 +69,7 @@ def needs_of(wanted: Sequence[SelectedRun], timings: Timings) -> list[Need]:
 
     def visit_before(config: Config) -> None:
         for role, needed in prerequisites(config).items():
-            before = open_run(needed)
+            before = open_run(needed, root)
             waited_for.add(before.id)
             if before.finished and before.id not in again and not (before.directory / "model").is_dir():
                 again.add(before.id)

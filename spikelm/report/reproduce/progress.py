@@ -14,8 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from spikelm.catalog.quantities import duration
 from spikelm.report.reproduce.needs import Need
-from spikelm.report.reproduce.show_needs import minutes
 from spikelm.store.result import Result
 from spikelm.sweeps.summary import JobRecord, records_of
 
@@ -76,11 +76,11 @@ class Progress:
         left = sum(seconds or 0.0 for seconds in rest)
         trust = TRUST * (spent + left)  # in the plan, so that the first short run does not decide alone
         pace = (time.monotonic() - self.started + trust / self.at_once) / (spent + trust)
-        return f", about {minutes(left * pace)} left"
+        return f", about {duration(left * pace)} left"
 
     def shown(self) -> Group:
         """The live picture."""
-        passed = minutes(time.monotonic() - self.started)
+        passed = duration(time.monotonic() - self.started)
         title = Text(f"{len(self.done)} of {len(self.todo)} runs, {passed} so far{self.left()}")
         bar = Table.grid()  # a bar by itself does not end its line
         bar.add_row(ProgressBar(total=max(1, len(self.todo)), completed=len(self.done), width=60))
@@ -95,7 +95,7 @@ class Progress:
 
 def summary(need: Need, result: Result) -> str:
     """A finished run in a line."""
-    return f"{need.title}: {result.first_metric}, {result.seconds:.0f} s, run {need.run.id[:8]}"
+    return f"{need.title}: {result.first_metric}, {duration(result.seconds)}, run {need.run.id[:8]}"
 
 
 def step_of(need: Need) -> str:

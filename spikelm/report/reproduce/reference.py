@@ -6,9 +6,11 @@ read like any other store (--runs-dir), and what is copied from it into another 
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +20,13 @@ from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import Verdict, check_claims
 from spikelm.report.claims.show_claims import numbers_text, write_claims
 from spikelm.report.figures.figures import FIGURES, Drawn, draw_figure, figure_runs, load_figure, write_figure
+from spikelm.report.query.output import writable
 from spikelm.report.query.selection import SEEDS, Results, Selection
 from spikelm.report.tables.build import build_table, table_runs
 from spikelm.report.tables.cells import TableData
 from spikelm.report.tables.formats import markdown_table, write_table
 from spikelm.report.tables.paper_table import TABLES, load_table
+from spikelm.runs.labels import title
 from spikelm.store.atomic import write_atomic, write_json
 from spikelm.store.result import Result
 from spikelm.store.store import Run, Store
@@ -31,16 +35,81 @@ TITLE = "# Reference results"
 
 
 def renew(selection: Selection, target: Path) -> Path:
-    """Make `target` anew from the finished runs of a selection; its index says what is missing."""
+    """Make `target` anew from the finished runs of a selection; its index says what is missing.
+
+    Nothing is lost: where the new one would lack a run of the one there is, or another file that is not made of its
+    runs, the old one stays and an error says so.
+    """
+    _refuse_other_folder(target)
     runs = _finished(selection)
-    _empty(target)
+    _refuse_loss(selection, target, runs)
+    if not runs:
+        what = f"no finished run in {selection.root} belongs to a table or figure at {selection.where}"
+        raise ConfigError(what, "make reproduce-all runs them; --scale, --source and --seeds choose others")
+    writable(target.parent)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as place:
+        made = Path(place) / target.name
+        _make(selection, runs, made)
+        if lost := [name for name in _files(target) if not _made_of_runs(name) and not (made / name).exists()]:
+            raise _loss(selection, target, f"{len(lost)} of its {len(_files(target))} files, {lost[0]} for one")
+        _exchange(made, target, Path(place) / "earlier")
+    return target / "README.md"
+
+
+def _exchange(made: Path, target: Path, earlier: Path) -> None:
+    """Put a new folder in the place of the one there is, which stays where that fails."""
+    if target.exists():
+        os.replace(target, earlier)
+    try:
+        os.replace(made, target)
+    except OSError:
+        if earlier.exists():
+            os.replace(earlier, target)
+        raise
+
+
+def _refuse_other_folder(target: Path) -> None:
+    """A folder of something else is not touched."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        index = target / "README.md"
+        if not (index.is_file() and index.read_text().startswith(TITLE)):
+            raise ConfigError(f"{target} holds something else than reference results", "--to DIR, an empty folder")
+
+
+def _refuse_loss(selection: Selection, target: Path, runs: Iterable[Run]) -> None:
+    """The runs of an earlier reference have to be among those that are kept now."""
+    there = {run.id for run in Store(target).runs()}
+    if lost := there - {run.id for run in runs}:
+        raise _loss(selection, target, f"{len(lost)} of its {len(there)} runs, in {len(_files(target))} files")
+
+
+def _loss(selection: Selection, target: Path, what: str) -> ConfigError:
+    return ConfigError(
+        f"{target} would lose {what}, because {selection.root} does not have them: nothing was changed",
+        f"cp -rn {target}/. {selection.root}/ first, to keep these runs as well; --to ANOTHER, to make a second one; "
+        f"rm -r {target} first, to give them up",
+    )
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def _made_of_runs(name: str) -> bool:
+    """Whether a file is a table or a figure: other seeds give it another name, and the runs make it at any time."""
+    return Path(name).parent in (Path("tables"), Path("figures"))
+
+
+def _make(selection: Selection, runs: Mapping[Run, Result], target: Path) -> None:
+    """The whole folder: results, what the figures saw in weights, tables, figures, claims and index."""
     kept = [_keep(run, result, target) for run, result in runs.items()]
-    for probe in (selection.root / "figures" / "data").glob("*.json"):
-        folder = target / "figures" / "data"
-        if any(probe.stem.endswith(run.id) for run in runs):
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(probe, folder / probe.name)
-    here = Selection(selection.scale, selection.source, selection.seeds, target, selection.overrides)
+    folder = target / "figures" / "data"
+    for place in (selection.root, selection.folder):
+        for probe in (place / "figures" / "data").glob("*.json"):
+            if any(probe.stem.endswith(run.id) for run in runs):
+                folder.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(probe, folder / probe.name)
+    here = replace(selection, root=target, to=target)
     results = Results(here)
     tables = [build_table(load_table(id), results) for id in TABLES]
     for table in tables:
@@ -50,20 +119,7 @@ def renew(selection: Selection, target: Path) -> Path:
         write_figure(figure, target)
     verdicts = check_claims(results)
     write_claims(verdicts, here)
-    shutil.rmtree(target / ".cache", ignore_errors=True)  # of composing, with places of this machine
-    path = target / "README.md"
-    write_atomic(path, _index(here, kept, tables, figures, verdicts))
-    return path
-
-
-def _empty(target: Path) -> None:
-    """Take away what an earlier one left; a folder of something else stays."""
-    if target.exists() and any(target.iterdir()):
-        index = target / "README.md"
-        if not (index.is_file() and index.read_text().startswith(TITLE)):
-            raise ConfigError(f"{target} holds something else than reference results", "--to DIR, an empty folder")
-        shutil.rmtree(target)
-    target.mkdir(parents=True, exist_ok=True)
+    write_atomic(target / "README.md", _index(here, kept, tables, figures, verdicts))
 
 
 def _finished(selection: Selection) -> dict[Run, Result]:
@@ -88,8 +144,8 @@ def _finished(selection: Selection) -> dict[Run, Result]:
 
 
 def _keep(run: Run, result: Result, target: Path) -> Result:
-    """Write a result under `target`, with a checksum of its own, because it leaves out where the store was."""
-    kept = result.model_copy(update={"config": replace(result.config, runs_dir="runs")})
+    """Write a result under `target`, with a checksum of its own: not where the store was, and with today's title."""
+    kept = result.model_copy(update={"config": replace(result.config, runs_dir="runs"), "system": title(result.config)})
     folder = target / run.directory.parent.name / run.directory.name
     folder.mkdir(parents=True)
     write_json(folder / "result.json", kept.to_record())
@@ -116,8 +172,8 @@ def _index(
     lines = [
         f"{TITLE} at {selection.where}",
         "",
-        f"What `{' '.join(words)}` has made{' so far' if missing else ''}, kept by `spikelm-report reference` on"
-        f" {time.strftime('%Y-%m-%d')}:"
+        f"What `{' '.join(words)}` has made{' so far' if missing else ''}, kept by"
+        f" `spikelm-report reference --to DIR` on {time.strftime('%Y-%m-%d')}:"
         f" {len(kept)} finished runs ({_span(days)}; {hours:.1f} hours of runs, one after the other, {_threads(kept)}),"
         f" {missing or 'none'} missing. Scores at this scale and source say nothing about the paper's data.",
         "",

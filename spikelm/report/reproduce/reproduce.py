@@ -59,7 +59,7 @@ def reproduce(
             continue
         console.print(f"  {phase}", soft_wrap=True, highlight=False)
         jobs = job_lines([one.wanted for one in runs], {one.wanted for one in runs if one.run.id in waited_for})
-        options = [*results.selection.options, *phase.launcher]
+        options = [*results.selection.options, f"runs_dir={root}", *phase.launcher]
         within = folder.with_name(f"{folder.name}-{number}") if number else folder
         codes.append(_run(jobs, options, within, progress, console))
     return max(codes, default=1)

@@ -10,19 +10,15 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.catalog.checkpoint_files import pinned
+from spikelm.catalog.quantities import duration, gigabytes
 from spikelm.report.reproduce.needs import Need
 from spikelm.report.tables.build import RefusedRow
 from spikelm.runs.cost import speed_of
-from spikelm.runs.plan import UNCOUNTED, hours
+from spikelm.runs.plan import UNCOUNTED
 
 ROLES = {"pretrained": "first models of others", "teacher": "teachers of others"}
 WIDTH = 112  # of the table of systems
 Cell = Callable[[Sequence[Need]], str]  # a number of some runs
-
-
-def minutes(seconds: float) -> str:
-    """A time a person can read."""
-    return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{max(1, round(seconds / 60))} min"
 
 
 def show_needs(
@@ -99,11 +95,11 @@ def _flops(group: Sequence[Need]) -> str:
 
 def _gpu_time(group: Sequence[Need]) -> str:
     costs = [need.cost.gpu_hours for need in group if need.to_do]
-    return _sum(costs, hours) if any(costs) else ""
+    return _sum(costs, lambda total: duration(3600 * total)) if any(costs) else ""
 
 
 def _earlier(group: Sequence[Need]) -> str:
-    return _sum([need.seconds for need in group if need.to_do], minutes)
+    return _sum([need.seconds for need in group if need.to_do], duration)
 
 
 def _sum(values: Sequence[float | None], shown: Callable[[float], str]) -> str:
@@ -165,14 +161,16 @@ def total_lines(todo: Sequence[Need], at_once: int) -> list[str]:
     if len(seconds) < len(todo):
         speeds = " or ".join(dict.fromkeys(str(speed_of(need.config.trainer)) for need in todo))
         lines += [
-            f"to do: {len(todo)} runs, {sums.flops:.2e} FLOPs, {hours(sums.gpu_hours)} of a GPU",
+            f"to do: {len(todo)} runs, {sums.flops:.2e} FLOPs, {duration(3600 * sums.gpu_hours)} of a GPU",
             f"at a speed of {speeds}",
-            f"on the clock: {hours(sums.wall_hours)}, {_order(todo, at_once)}",
+            f"on the clock: {duration(3600 * sums.wall_hours)}, {_order(todo, at_once)}",
             f"not in these hours: they are {UNCOUNTED}{_unknown(sums.unknown)}",
         ]
     lines.append(f"by earlier runs: {_time(seconds, len(todo) - len(seconds), at_once)}")
     without = f", without {sums.uncounted} runs whose size is not estimated" if sums.uncounted else ""
-    lines.append(f"disk: {_gb(sums.final_gb)} of models at the end, at most {_gb(sums.peak_gb)} meanwhile{without}")
+    lines.append(
+        f"disk: {gigabytes(sums.final_gb)} of models at the end, at most {gigabytes(sums.peak_gb)} meanwhile{without}"
+    )
     return lines
 
 
@@ -193,17 +191,13 @@ def _unknown(count: int) -> str:
     return f"; {count} run{'s' if count > 1 else ''} of which only the data tells the length" if count else ""
 
 
-def _gb(value: float) -> str:
-    return f"{value / 1000:.2f} TB" if value >= 1000 else f"{value:.1f} GB"
-
-
 def _time(times: Sequence[float], unknown: int, at_once: int) -> str:
     """How long it takes, as far as earlier runs tell."""
     if not times:
         return "none tells how long it takes"
-    side_by_side = f", {minutes(sum(times) / at_once)} with {at_once} at a time" if at_once > 1 else ""
+    side_by_side = f", {duration(sum(times) / at_once)} with {at_once} at a time" if at_once > 1 else ""
     rest = f", and {unknown} run{'s' if unknown > 1 else ''} of which no earlier one tells" if unknown else ""
-    return f"about {minutes(sum(times))} of runs one after the other{side_by_side}{rest}"
+    return f"about {duration(sum(times))} of runs one after the other{side_by_side}{rest}"
 
 
 def _show_again(again: Sequence[Need], console: Console) -> None:

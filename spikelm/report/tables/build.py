@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from statistics import fmean
@@ -12,31 +12,41 @@ from typing import NamedTuple
 from spikelm.catalog.kinds import kind_of
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, DataError
-from spikelm.report.query.selection import Results, SelectedRun, Wanted
+from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
 from spikelm.report.query.settings import spike_levels
-from spikelm.report.tables.cells import Cell, Line, RunRef, TableData
+from spikelm.report.tables.cells import BITS, Cell, Line, RunRef, TableData
 from spikelm.report.tables.paper_table import AUDITED, GLUE, Column, Footnote, PaperTable, Printed, Row
 
+PAPER_SCALE = "paper"  # the scale whose models have the paper's sizes
 #: the tasks with texts to generate
 TEXTS = ("sum/xsum", "sum/cnn_dm", "mt/wmt16_enro")
 
 
-def build_table(table: PaperTable, results: Results) -> TableData:
-    """Every cell of a table at the selection's scale and source, over its seeds."""
+def build_table(table: PaperTable, results: Results, ours_only: bool = False) -> TableData:
+    """Every cell of a table at the selection's scale and source, over its seeds; `ours_only`: without the paper's."""
     selection = results.selection
     table, impossible = at_scale(table, results)
+    same_size = of_the_papers_size(selection)
     footnotes: list[str] = []
     lines = []
     for row in table.rows:
         values = [row_values(table, row, results, seed) for seed in selection.seeds]
+        if ours_only and not any(of_seed.get(column.name) for of_seed in values for column in table.columns):
+            continue
         cells = {}
         for column in table.columns:
-            remarks = [note.text for note in table.footnotes if _meant(note, row, column)]
-            if column.name == "avg" and table.chosen is None and (wrong := misprinted_average(table, row)):
-                remarks.append(wrong)
+            remarks = [note.text for note in table.footnotes if _meant(note, row, column, ours_only)]
+            if column.name == "avg" and table.chosen is None and not ours_only:
+                remarks += [wrong] if (wrong := misprinted_average(table, row)) else []
             places = [_place(footnotes, text) for text in dict.fromkeys(remarks)]
-            cells[column.name] = _cell(column, row, [of_seed.get(column.name) for of_seed in values], places)
-        lines.append(Line(row.name, row.system, cells))
+            cell = _cell(column, row, [of_seed.get(column.name) for of_seed in values], places)
+            comparable = same_size or "energy" not in column.measure
+            cells[column.name] = replace(cell, comparable=comparable, paper=None if ours_only else cell.paper)
+        lines.append(Line(row.ours or row.name if ours_only else row.name, row.system, cells))
+    notes = [*_given_weights(table, results), *table.notes]
+    if not ours_only:
+        notes = [*_given_weights(table, results), *impossible, *table.notes, *table.paper_notes]
+        notes += _not_compared(lines, selection.scale)
     few = [] if table.chosen is None else ["+".join(task.rpartition("/")[2] for task in table.chosen)]
     return TableData(
         id=table.id,
@@ -45,13 +55,57 @@ def build_table(table: PaperTable, results: Results) -> TableData:
         source=selection.source_name,
         where=selection.where,
         columns={column.name: column.heading for column in table.columns},
-        lines=lines,
+        lines=_with_best(table, lines, {row.system for row in table.rows if _takes_part(table, row, results)}),
         footnotes=footnotes,
-        notes=[*_given_weights(table, results), *impossible, *table.notes],
+        notes=notes,
         computed_from=computed_from(table, results),
         missing=[wanted.command(selection) for wanted in table_runs(table, results) if not _finished(results, wanted)],
-        name="-".join([f"table{table.id}", selection.suffix, *few]),
+        name="-".join([f"table{table.id}", selection.suffix, *few, *(["ours"] if ours_only else [])]),
+        ours_only=ours_only,
     )
+
+
+def of_the_papers_size(selection: Selection) -> bool:
+    """Whether its models are as large as the paper's, so that energies can be compared."""
+    return selection.scale == PAPER_SCALE and not any(one.startswith("backbone") for one in selection.overrides)
+
+
+def _not_compared(lines: Sequence[Line], scale: str) -> list[str]:
+    """Why energies have no difference, where they have none."""
+    cells = [cell for line in lines for cell in line.cells.values()]
+    if not any(cell.ours and cell.paper is not None and not cell.comparable for cell in cells):
+        return []
+    sizes = f"the paper's are of BERT_base and BART_base, ours of models of another size (scale {scale})"
+    return [f"Energies have no difference: {sizes}."]
+
+
+def _takes_part(table: PaperTable, row: Row, results: Results) -> bool:
+    """Whether a row can be the best of a column: a plain model is what the others are measured against."""
+    return bool(row.system) and results.find(str(row.system), table.row_tasks(row)[0]).config.converted
+
+
+def _with_best(table: PaperTable, lines: Sequence[Line], systems: Collection[str | None]) -> list[Line]:
+    """The lines with the best of each column marked, as printed: equal ones alike, one that is alone not at all."""
+    best: dict[str, float] = {}
+    for column in table.columns:
+        if not (column.score or column.measure == "avg" or "energy" in column.measure):
+            continue  # T, bits and words have no best
+        found = {line.system: _printed(line.cells[column.name]) for line in lines if line.system in systems}
+        numbers = [number for number in found.values() if number is not None]
+        if len(numbers) > 1:
+            best[column.name] = min(numbers) if "energy" in column.measure else max(numbers)
+
+    def marked(line: Line) -> dict[str, Cell]:
+        return {
+            name: replace(cell, best=line.system in systems and name in best and _printed(cell) == best[name])
+            for name, cell in line.cells.items()
+        }
+
+    return [replace(line, cells=marked(line)) for line in lines]
+
+
+def _printed(cell: Cell) -> float | None:
+    return None if cell.mean is None else float(f"{cell.mean:.{cell.digits}f}")
 
 
 def table_runs(table: PaperTable, results: Results) -> list[Wanted]:
@@ -184,8 +238,8 @@ def _configs(table: PaperTable, results: Results) -> dict[str, Config]:
     return {row.system: results.find(row.system, table.row_tasks(row)[0]).config for row in table.rows if row.system}
 
 
-def _meant(note: Footnote, row: Row, column: Column) -> bool:
-    return note.column == column.name and note.system in ("", row.system)
+def _meant(note: Footnote, row: Row, column: Column, ours_only: bool) -> bool:
+    return note.column == column.name and note.system in ("", row.system) and (note.ours or not ours_only)
 
 
 def _place(footnotes: list[str], text: str) -> int:
@@ -215,7 +269,7 @@ def _cell(column: Column, row: Row, values: Sequence[Value | None], footnotes: S
 
 def _digits(column: Column, paper: Printed) -> int:
     """As many as the paper prints."""
-    if column.measure == "T" or isinstance(paper, int):
+    if column.measure in ("T", *BITS) or isinstance(paper, int):
         return 0
     return -int(paper.as_tuple().exponent) if isinstance(paper, Decimal) else 1
 

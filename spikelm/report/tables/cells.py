@@ -8,10 +8,14 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from spikelm.catalog.quantities import bits_text
+
 SMALL = str.maketrans("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
 LETTERS = "abcdefghijklmnoprstuvwxyz"  # there is no small raised q
 #: columns whose words are the paper's judgement, which ours (what was run) neither meet nor miss
 JUDGED = ("discrimination", "generation")
+#: columns with a number, or the short word of table 4 for three levels
+BITS = ("weight_bits", "act_bits")
 #: a run that a cell was computed from: id and directory below the store (glue-rte/bispike-...-1d2b4868)
 RunRef = tuple[str, str]
 
@@ -28,6 +32,8 @@ class Cell:
     runs: tuple[RunRef, ...] = ()
     footnotes: tuple[int, ...] = ()  # positions in the table's `footnotes`
     lacking: int = 0  # seeds that were asked for and have no value yet, where others have one
+    comparable: bool = True  # with the paper's: an energy is not where the models are of another size
+    best: bool = False  # of its column
 
     @property
     def numbers(self) -> list[float]:
@@ -46,16 +52,17 @@ class Cell:
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the paper's."""
-        if self.mean is None or not isinstance(self.paper, (int, Decimal)):
+        """Ours minus the paper's, where the two can be compared."""
+        if self.mean is None or not self.comparable or not isinstance(self.paper, (int, Decimal)):
             return None
-        return self.mean - float(self.paper)
+        return tidy(self.mean - float(self.paper))
 
     @property
     def ours_text(self) -> str:
         """Empty where nothing was run, never zero."""
         if self.mean is None:
-            return str(self.ours[0]) if self.ours else ""
+            word = self.ours[0] if self.ours else ""
+            return bits_text(word) if self.column in BITS else str(word)
         spread = "" if self.deviation is None else f"±{self.deviation:.{self.digits}f}"
         share = f" ({len(self.ours)} of {len(self.ours) + self.lacking} seeds)" if self.lacking else ""
         return f"{self.mean:.{self.digits}f}{spread}".replace("-", "−") + share
@@ -88,7 +95,7 @@ class Line:
 
 @dataclass(frozen=True)
 class TableData:
-    """A table of the paper beside ours, at one scale and source."""
+    """A table of the paper beside ours, at one scale and source; or ours alone, for a paper of one's own."""
 
     id: int
     title: str
@@ -102,6 +109,7 @@ class TableData:
     computed_from: str = ""  # which runs measures come from
     missing: list[str] = field(default_factory=list)  # commands of the runs that are not finished
     name: str = ""  # of its files
+    ours_only: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; a paper's number is text, digit by digit, and a number beside it."""
@@ -110,28 +118,46 @@ class TableData:
             {
                 "name": line.name,
                 "system": line.system,
-                "cells": {column: cell_dict(cell) for column, cell in line.cells.items()},
+                "cells": {column: cell_dict(cell, self.ours_only) for column, cell in line.cells.items()},
             }
             for line in self.lines
         ]
         return record
 
 
-def cell_dict(cell: Cell) -> dict[str, Any]:
+def cell_dict(cell: Cell, ours_only: bool = False) -> dict[str, Any]:
     """A cell for JSON."""
     printed = cell.paper
-    return {
-        "ours": cell.mean if cell.mean is not None else (cell.ours[0] if cell.ours else None),
-        "by_seed": list(cell.ours),
-        "deviation": cell.deviation,
+    ours = {
+        "ours": cell.ours[0] if cell.ours and not cell.numbers else _number(cell),
+        "by_seed": [tidy(value) if isinstance(value, float) else value for value in cell.ours],
+        "deviation": None if cell.deviation is None else tidy(cell.deviation),
         "seeds_lacking": cell.lacking,
+        "best": cell.best,
+        "runs": [{"id": id, "directory": directory} for id, directory in cell.runs],
+        "footnotes": list(cell.footnotes),
+    }
+    if ours_only:
+        return {**ours, "text": {"ours": cell.ours_text}}
+    return {
+        **ours,
         "paper": float(printed) if isinstance(printed, (int, Decimal)) else printed,
         "paper_printed": None if printed is None else str(printed),
         "difference": cell.difference,
-        "runs": [{"id": id, "directory": directory} for id, directory in cell.runs],
-        "footnotes": list(cell.footnotes),
         "text": {"ours": cell.ours_text, "paper": cell.paper_text, "difference": cell.difference_text},
     }
+
+
+def _number(cell: Cell) -> float | int | None:
+    """The mean; T and bits are whole numbers."""
+    if cell.mean is None:
+        return None
+    return int(cell.mean) if cell.digits == 0 and cell.mean.is_integer() else tidy(cell.mean)
+
+
+def tidy(value: float) -> float:
+    """Without the digits that only the arithmetic made: 2.1, not 2.1000000000000014."""
+    return float(f"{round(value, 12):.10g}")
 
 
 def letter(place: int) -> str:

@@ -1,22 +1,34 @@
-"""A table on the terminal and as Markdown, LaTeX, CSV and JSON: ours, the paper's, the difference below each other."""
+"""A table on the terminal and as Markdown, LaTeX, CSV and JSON.
+
+Ours, the paper's and the difference stand below each other; a table of ours alone has one line for each row.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from spikelm.report.tables.cells import Cell, Line, TableData, letter, mark
+from spikelm.report.query.output import writable
+from spikelm.report.tables.cells import Cell, Line, TableData, cell_dict, letter, mark
 from spikelm.store.atomic import write_atomic
 
 THREE = ("ours", "paper", "difference")
+BEST = (
+    "Bold is the best of a column, of energies the lowest. Plain models take no part: they are what the spiking and "
+    "low-bit ones are measured against."
+)
 TALL = 9  # rows that do not fit on a page on its side
 #: what LaTeX would take for a command
 LATEX = {
@@ -46,27 +58,47 @@ LATEX = {
 
 def heading(data: TableData) -> str:
     """The title with what it was made at."""
+    if data.ours_only:
+        return f"{data.title[0].upper()}{data.title[1:]}, at {data.where}"
     return f"Table {data.id}: {data.title}. Ours at {data.where}"
 
 
-def markdown(data: TableData) -> str:
-    """Cells of one run link to it; those of several to the list of runs below."""
-    rows = []
-    for line in data.lines:
-        texts = {"ours": [_linked(cell) for cell in line.cells.values()]}
-        texts["paper"] = [cell.paper_text + mark(cell.footnotes) for cell in line.cells.values()]
-        texts["difference"] = [cell.difference_text for cell in line.cells.values()]
-        rows += [[line.name if which == "ours" else "", which, *texts[which]] for which in THREE]
-    parts = [f"# {heading(data)}", "", *markdown_table(["system", "", *data.columns.values()], rows), ""]
+def rows_of(data: TableData, texts: Mapping[str, Callable[[Cell], str]]) -> list[list[str]]:
+    """The rows of a table, their cells as `texts` writes them: ours alone, or three for each system."""
+    if data.ours_only:
+        return [[line.name, *map(texts["ours"], line.cells.values())] for line in data.lines]
+    return [
+        [line.name if which == "ours" else "", which, *map(texts[which], line.cells.values())]
+        for line in data.lines
+        for which in THREE
+    ]
+
+
+def headings_of(data: TableData) -> list[str]:
+    """The headings of these rows."""
+    return ["system", *([] if data.ours_only else [""]), *data.columns.values()]
+
+
+def markdown(data: TableData, store: str = "..") -> str:
+    """Cells of one run link to it in the store; those of several to the list of runs below."""
+    rows = rows_of(
+        data,
+        {
+            "ours": lambda cell: _linked(cell, store) + (mark(cell.footnotes) if data.ours_only else ""),
+            "paper": lambda cell: cell.paper_text + mark(cell.footnotes),
+            "difference": lambda cell: cell.difference_text,
+        },
+    )
+    parts = [f"# {heading(data)}", "", *markdown_table(headings_of(data), rows), ""]
     parts += [f"- <sup>{letter(place)}</sup> {text}" for place, text in enumerate(data.footnotes)]
-    parts += [f"- {note}" for note in remarks(data)]
+    parts += [f"- {note}" for note in (*remarks(data), *state_of(data))]
     runs = {run for line in data.lines for cell in line.cells.values() for run in cell.runs}
     if runs:
         parts += [
             "",
             "## Runs",
             "",
-            *(_run_lines(line) for line in data.lines if any(c.runs for c in line.cells.values())),
+            *(_run_lines(line, store) for line in data.lines if any(c.runs for c in line.cells.values())),
         ]
     if data.missing:
         parts += ["", f"## Not run ({len(data.missing)})", "", *(f"- `{command}`" for command in data.missing)]
@@ -74,30 +106,37 @@ def markdown(data: TableData) -> str:
 
 
 def remarks(data: TableData) -> list[str]:
-    """What is to be said of the whole table."""
-    has_runs = any(cell.runs for line in data.lines for cell in line.cells.values())
-    state = "All its runs are there." if has_runs else "Nothing of it was run."
-    if data.missing:
-        partial = any(cell.lacking for line in data.lines for cell in line.cells.values())
-        seeds = " A cell without all of its seeds says how many it has." if partial else ""
-        state = f"Runs that are missing: {len(data.missing)}. Cells without any are empty.{seeds}"
-    return [*data.notes, *([data.computed_from] if data.computed_from else []), state]
+    """What is to be said of the whole table, printed or not."""
+    best = any(cell.best for line in data.lines for cell in line.cells.values())
+    return [*data.notes, *([data.computed_from] if data.computed_from else []), *([BEST] if best else [])]
 
 
-def _linked(cell: Cell) -> str:
+def state_of(data: TableData) -> list[str]:
+    """What is missing, for who makes the table, not for its readers; nothing where all its runs are there."""
+    if not data.missing:
+        return []
+    partial = any(cell.lacking for line in data.lines for cell in line.cells.values())
+    seeds = " A cell without all of its seeds says how many it has." if partial else ""
+    without = "rows without any are left out" if data.ours_only else "cells without any are empty"
+    return [f"Runs that are missing: {len(data.missing)}; {without}.{seeds}"]
+
+
+def _linked(cell: Cell, store: str) -> str:
     if not cell.runs:
         return ""
-    return f"[{cell.ours_text}]({link(cell.runs[0][1])})" if len(cell.runs) == 1 else f"[{cell.ours_text}](#runs)"
+    target = link(store, cell.runs[0][1]) if len(cell.runs) == 1 else "#runs"
+    linked = f"[{cell.ours_text}]({target})"
+    return f"**{linked}**" if cell.best else linked
 
 
-def link(directory: str) -> str:
-    """From runs/tables/ to a run's result."""
-    return f"../{directory}/result.json"
+def link(store: str, directory: str) -> str:
+    """From the file of a table to a run's result."""
+    return f"{store}/{directory}/result.json"
 
 
-def _run_lines(line: Line) -> str:
+def _run_lines(line: Line, store: str) -> str:
     runs = dict.fromkeys(run for cell in line.cells.values() for run in cell.runs)
-    links = [f"{directory.partition('/')[0]} [{id[:8]}]({link(directory)})" for id, directory in runs]
+    links = [f"{directory.partition('/')[0]} [{id[:8]}]({link(store, directory)})" for id, directory in runs]
     return f"- {line.name}{f' (`system={line.system}`)' if line.system else ''}: {', '.join(links)}"
 
 
@@ -112,19 +151,12 @@ def _line(cells: Sequence[str]) -> str:
 
 def latex(data: TableData) -> str:
     """A document of its own with one booktabs table, which may as well be \\input: between the two marked lines."""
-    columns = list(data.columns)
-    rows = []
-    for line in data.lines:
-        cells = [line.cells[column] for column in columns]
-        rows += [
-            _latex_row(line.name, "ours", [latex_text(cell.ours_text) for cell in cells]),
-            _latex_row("", "paper", [_noted(cell) for cell in cells]),
-            _latex_row("", "difference", [_small(latex_text(cell.difference_text)) for cell in cells]),
-            r"\addlinespace",
-        ]
+    rows = _latex_rows(data)
     paper = "landscape," if len(data.lines) < TALL else ""
     notes = [rf"\textsuperscript{{{letter(n)}}}~{latex_text(text)}" for n, text in enumerate(data.footnotes)]
     below = r"\par\smallskip ".join([*notes, *map(latex_text, remarks(data))])
+    words = "" if data.ours_only else "l"
+    caption = heading(data) if data.ours_only else f"{data.title}. Ours at {data.where}"
     return "\n".join(
         [
             r"\documentclass{article}",
@@ -133,22 +165,23 @@ def latex(data: TableData) -> str:
             r"\usepackage{booktabs,graphicx}",
             rf"\usepackage[a4paper,{paper}margin=1.5cm]{{geometry}}",
             r"\begin{document}",
-            rf"\setcounter{{table}}{{{data.id - 1}}}",
+            *([] if data.ours_only else [rf"\setcounter{{table}}{{{data.id - 1}}}"]),
+            *(f"% {line}" for line in state_of(data)),
             "% --- the table ---",
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{latex_text(data.title)}. Ours at {latex_text(data.where)}.}}",
+            rf"\caption{{{latex_text(caption)}.}}",
             r"\smallskip",  # a caption above the table would touch its first rule
             rf"\label{{tab:spikelm-{data.id}}}",
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-            rf"\begin{{tabular}}{{ll{'r' * len(columns)}}}",
+            rf"\begin{{tabular}}{{l{words}{'r' * len(data.columns)}}}",
             r"\toprule",
-            _latex_row("system", "", [latex_text(text) for text in data.columns.values()]),
+            _latex_row([latex_text(text) for text in headings_of(data)]),
             r"\midrule",
-            *rows[:-1],
+            *rows,
             r"\bottomrule",
             r"\end{tabular}}",
-            rf"\par\medskip\begin{{minipage}}{{\linewidth}}\footnotesize {below}\end{{minipage}}",
+            *([rf"\par\medskip\begin{{minipage}}{{\linewidth}}\footnotesize {below}\end{{minipage}}"] if below else []),
             r"\end{table}",
             "% --- end of the table ---",
             r"\end{document}",
@@ -165,13 +198,34 @@ def latex_text(text: str) -> str:
     return re.sub(r"(-?)\balpha\b", lambda sign: rf"${sign[1]}\alpha$", escaped)
 
 
-def _latex_row(name: str, which: str, cells: Sequence[str]) -> str:
-    return " & ".join([latex_text(name), rf"\textit{{{which}}}" if which else "", *cells]) + r" \\"
+def _latex_rows(data: TableData) -> list[str]:
+    """The lines of the tabular, with some space between two systems."""
+    texts: dict[str, Callable[[Cell], str]] = {
+        "ours": lambda cell: _bold(cell) + (_raised(cell) if data.ours_only else ""),
+        "paper": lambda cell: latex_text(cell.paper_text) + _raised(cell),
+        "difference": lambda cell: _small(latex_text(cell.difference_text)),
+    }
+    words = 1 if data.ours_only else 2  # of a row: its name, and which of the three it is
+    rows: list[str] = []
+    for row in rows_of(data, texts):
+        if rows and not data.ours_only and row[1] == THREE[0]:
+            rows.append(r"\addlinespace")
+        rows.append(_latex_row([latex_text(row[0]), *(rf"\textit{{{which}}}" for which in row[1:words]), *row[words:]]))
+    return rows
 
 
-def _noted(cell: Cell) -> str:
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _bold(cell: Cell) -> str:
+    text = latex_text(cell.ours_text)
+    return rf"\textbf{{{text}}}" if cell.best else text
+
+
+def _raised(cell: Cell) -> str:
     letters = ",".join(letter(place) for place in cell.footnotes)
-    return latex_text(cell.paper_text) + (rf"\textsuperscript{{{letters}}}" if letters else "")
+    return rf"\textsuperscript{{{letters}}}" if letters else ""
 
 
 def _small(text: str) -> str:
@@ -179,24 +233,18 @@ def _small(text: str) -> str:
 
 
 def comma_separated(data: TableData) -> str:
-    """One line per cell: table, scale, source, row, system, column, ours, deviation, seeds, paper, difference, runs."""
+    """One line for each cell: where it is, ours with its spread and runs, and the paper's with the difference."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    names = ("ours", "deviation", "seeds", "paper", "difference", "runs")
+    names = ["ours", "deviation", "seeds", "best", *([] if data.ours_only else ["paper", "difference"]), "runs"]
     writer.writerow(["table", "scale", "source", "row", "system", "column", *names])
     for line in data.lines:
         for column, cell in line.cells.items():
-            ours = "" if not cell.ours else cell.mean if cell.mean is not None else cell.ours[0]
-            values = [
-                ours,
-                cell.deviation,
-                len(cell.ours),
-                cell.paper,
-                cell.difference,
-                " ".join(i for i, _ in cell.runs),
-            ]
+            record = cell_dict(cell)
+            known = {**record, "seeds": len(cell.ours), "best": "best" if cell.best else "", "paper": cell.paper}
+            known["runs"] = " ".join(id for id, _ in cell.runs)
             first = [data.id, data.scale, data.source, line.name, line.system, column]
-            writer.writerow(["" if value is None else value for value in (*first, *values)])
+            writer.writerow(["" if value is None else value for value in (*first, *(known[name] for name in names))])
     return out.getvalue()
 
 
@@ -210,35 +258,53 @@ FORMATS = {"md": markdown, "tex": latex, "csv": comma_separated, "json": as_json
 
 
 def show_table(data: TableData, console: Console | None = None) -> None:
-    """Print it: three lines per row (ours, the paper's, the difference)."""
-    shown = Table(title=heading(data), title_justify="left", pad_edge=False)
-    shown.add_column("system", no_wrap=True)
-    shown.add_column("")
-    for name in data.columns.values():
-        shown.add_column(name, justify="right")
-    for line in data.lines:
-        texts = {
-            "ours": [f"[bold]{escape(cell.ours_text)}[/bold]" for cell in line.cells.values()],
-            "paper": [escape(cell.paper_text + mark(cell.footnotes)) for cell in line.cells.values()],
-            "difference": [f"[dim]{escape(cell.difference_text)}[/dim]" for cell in line.cells.values()],
-        }
-        for which in THREE:
-            name = escape(line.name) if which == "ours" else ""
-            shown.add_row(name, which, *texts[which], end_section=which == THREE[-1])
-    console = console or Console(width=max(Console().width, 34 + 14 * len(data.columns)))
-    console.print(shown)
+    """Print it; where the terminal is too narrow for all columns, some of them below the others."""
+    console = console or Console()
+    rows = rows_of(
+        data,
+        {
+            "ours": lambda cell: _styled(cell.ours_text + (mark(cell.footnotes) if data.ours_only else ""), cell.best),
+            "paper": lambda cell: escape(cell.paper_text + mark(cell.footnotes)),
+            "difference": lambda cell: escape(cell.difference_text),
+        },
+    )
+    names, words = headings_of(data), len(headings_of(data)) - len(data.columns)
+    console.print(heading(data), soft_wrap=True, highlight=False, markup=False)
+    for places in _blocks([names, *rows], words, console.width):
+        shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        for place in places:
+            shown.add_column(names[place], justify="left" if place < words else "right", no_wrap=True)
+        for row in rows:
+            shown.add_row(*(row[place] for place in places), end_section=words > 1 and row[1] == THREE[-1])
+        console.print(shown)
     for place, text in enumerate(data.footnotes):
         console.print(f"  {letter(place)}: {text}", soft_wrap=True, highlight=False, markup=False)
-    for note in remarks(data):
+    for note in (*remarks(data), *state_of(data)):
         console.print(f"  note: {note}", soft_wrap=True, highlight=False, markup=False)
 
 
-def write_table(data: TableData, root: Path) -> list[Path]:
-    """Write it in every format to runs/tables/."""
-    folder = root / "tables"
-    folder.mkdir(parents=True, exist_ok=True)
+def _styled(text: str, best: bool) -> str:
+    return f"[bold]{escape(text)}[/bold]" if best and text else escape(text)
+
+
+def _blocks(rows: Sequence[Sequence[str]], words: int, width: int) -> list[list[int]]:
+    """Which columns are printed side by side; the first ones, which say what a row is, begin every block."""
+    widths = [max(Text.from_markup(row[place]).cell_len for row in rows) + 2 for place in range(len(rows[0]))]
+    first = list(range(words))
+    blocks = [[*first]]
+    for place in range(words, len(widths)):
+        if len(blocks[-1]) > words and sum(widths[one] for one in (*blocks[-1], place)) > width:
+            blocks.append([*first])
+        blocks[-1].append(place)
+    return blocks
+
+
+def write_table(data: TableData, to: Path, store: Path | None = None) -> list[Path]:
+    """Write it in every format to tables/ of a folder; its links go to the store, where that is another folder."""
+    folder = writable(to / "tables")
+    linked = partial(markdown, store=os.path.relpath(store or to, folder))
     paths = []
     for ending, text_of in FORMATS.items():
         paths.append(folder / f"{data.name}.{ending}")
-        write_atomic(paths[-1], text_of(data))
+        write_atomic(paths[-1], linked(data) if ending == "md" else text_of(data))
     return paths

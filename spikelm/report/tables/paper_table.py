@@ -63,15 +63,17 @@ class Row:
     paper: dict[str, Printed]
     metrics: dict[str, str] = field(default_factory=dict)  # column -> metric, where it is not the column's
     tasks: tuple[str, ...] = ()  # runs it needs, where its columns do not tell
+    ours: str = ""  # its name in a table of ours alone, where the printed one says what ours is not
 
 
 @dataclass(frozen=True)
 class Footnote:
-    """A remark on the cells of a column; `system` empty: of all rows."""
+    """A remark on the cells of a column; `system` empty: of all rows. `ours`: it is true of ours as well."""
 
     column: str
     text: str
     system: str = ""
+    ours: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class PaperTable:
     columns: list[Column]
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
+    paper_notes: list[str] = field(default_factory=list)  # on what the paper prints
     footnotes: list[Footnote] = field(default_factory=list)
     averaged: tuple[Column, ...] = ()  # what `avg` is the mean of
     chosen: tuple[str, ...] | None = None  # the tasks it is made for; None: all of its own
@@ -121,7 +124,7 @@ class PaperTable:
             if "avg" in row.paper:
                 row.paper["avg"] = entries_average(row, [column for column in columns if column.score])
         names = ", ".join(sorted(task.rpartition("/")[2] for task in chosen))
-        note = f"Only {names}: an average, the paper's too, is over these alone, not over nine numbers."
+        note = f"Only {names}: an average is over these alone, not over nine numbers."
         return replace(
             self,
             columns=columns,
@@ -160,10 +163,12 @@ def load_table(id: int | str) -> PaperTable:
                 _paper(raw["columns"], row["paper"]),
                 row.get("metrics", {}),
                 tuple(row.get("tasks", ())),
+                row.get("ours", ""),
             )
             for row in raw["rows"]
         ],
         notes=raw.get("notes", []),
+        paper_notes=raw.get("paper_notes", []),
         footnotes=[Footnote(**note) for note in raw.get("footnotes", [])],
         averaged=scores or nine,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from spikelm.catalog.quantities import gigabytes
 from spikelm.machine.installed import Difference
 from spikelm.runs.doctor.facts import Asked, Facts
 from spikelm.runs.doctor.finding import SCALES, Finding, State, everywhere, finding
@@ -132,7 +133,7 @@ def _memory(facts: Facts) -> Finding:
     if facts.memory is None:
         return everywhere("memory", "ok", "this system does not say")
     states = _by_scale(facts.memory.available_gb, MEMORY)
-    says = f"{facts.memory.available_gb:.1f} of {facts.memory.total_gb:.1f} GB available"
+    says = f"{gigabytes(facts.memory.available_gb)} of {gigabytes(facts.memory.total_gb)} available"
     fix = f"{_stated(MEMORY, states)}: fewer jobs at a time, or a larger machine"
     return finding("memory", says, fix, **states)
 
@@ -150,7 +151,7 @@ def _disk(facts: Facts) -> Finding:
     if not disk.writable:
         return everywhere("disk", "problem", f"{disk.folder} cannot be written to", elsewhere)
     states = _by_scale(disk.free_gb, DISK)
-    says = f"{disk.free_gb:.1f} GB free at {disk.folder}"
+    says = f"{gigabytes(disk.free_gb)} free at {disk.folder}"
     return finding("disk", says, f"{_stated(DISK, states)}: {elsewhere}", **states)
 
 

@@ -44,12 +44,13 @@ def test_an_empty_store_is_left_alone(runs_dir: Path, capsys: pytest.CaptureFixt
 
 def test_page_and_serve_take_the_store_and_the_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, 1)
-    assert main(["page", "--runs-dir", str(tmp_path)]) == 0
-    assert (tmp_path / "report" / "run" / f"{run_id(1)}.html").is_file()
+    to = tmp_path / "to"
+    assert main(["page", "--runs-dir", str(tmp_path), "--to", str(to)]) == 0
+    assert (to / "run" / f"{run_id(1)}.html").is_file()
     asked: list[object] = []
     monkeypatch.setattr(server, "serve", lambda *args: asked.extend(args))
-    main(["serve", "--runs-dir", str(tmp_path), "--port", "0", "--every", "0.1"])
-    assert asked == [tmp_path, 0, 0.5], "no faster than twice a second"
+    main(["serve", "--runs-dir", str(tmp_path), "--to", str(to), "--port", "0", "--every", "0.1"])
+    assert asked == [tmp_path, to, 0, 0.5], "no faster than twice a second"
     with pytest.raises(SystemExit):
         main(["serve", "--port", "many"])
     with pytest.raises(SystemExit):
@@ -63,7 +64,7 @@ def test_the_page_is_there_at_once_and_then_every_command(
         write(tmp_path, number)
     clock = itertools.count(0, 4)  # seconds: the first build has time for two commands, the next for one each
     monkeypatch.setattr(rerun.time, "thread_time", lambda: next(clock))
-    assert main(["page", "--runs-dir", str(tmp_path)]) == 0
+    assert main(["page", "--runs-dir", str(tmp_path), "--to", str(tmp_path / "report")]) == 0
     said = capsys.readouterr().out
     assert "(4 runs" in said
     assert "working out the commands that make 2 of the runs" in said
