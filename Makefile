@@ -20,7 +20,7 @@ export HF_HUB_OFFLINE ?= 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-faults test-slurm docs check bench reproduce-all reproduce-energy plan-all claims report clean
+.PHONY: help setup demo test test-slow test-faults test-slurm docs check notebook bench reproduce-all reproduce-energy plan-all claims report clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,10 @@ check: $(READY) ## lint, types and import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+notebook: $(READY) ## write examples/spiking_bert.ipynb anew from the script beside it, and run it
+	$(BIN)/jupytext --to ipynb examples/spiking_bert.py
+	$(BIN)/jupyter execute --inplace examples/spiking_bert.ipynb
 
 bench: $(READY) ## speed and memory as ratios (QUICK=1 for the short form)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)

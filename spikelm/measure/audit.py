@@ -79,10 +79,37 @@ def audit(
     T: int,
     generate: Mapping[str, Any] | None = None,
 ) -> AuditReport:
-    """Run one batch in eval mode and report on every matmul; activations are (T*B, ...), slowest in time.
+    """Run one batch in eval mode and look at every matrix product: does one side hold nothing but spikes?
 
-    The verdict is about the stacks of the model's architecture.
-    With `generate` (its options) the batch is decoded token by token instead, from the cache of spikes.
+    Nothing is believed of how the model was built; the numbers themselves are looked at. The verdict is about the
+    layers of the model's architecture, not about its pooler and heads.
+
+    Args:
+        model: Any model, spiking or not. It is left in the mode in which it was.
+        batch: Arguments of the model.
+        T: The number of time steps; activations are (T*B, ...), slowest in time.
+        generate: Options of `model.generate`; then the batch is decoded token by token, from the cache of spikes.
+
+    Returns:
+        An `AuditReport`: its `verdict` is "fully", "partly" or "none", `real_valued` names the modules that multiply
+        real numbers, and `rows` has every product.
+
+    Raises:
+        SpikeLMError: If no matrix product ran inside the model's layers.
+
+    Example:
+        >>> import torch
+        >>> from transformers import BertConfig, BertModel
+        >>> from spikelm.measure.audit import audit
+        >>> from spikelm.spiking import calibrate, spikify
+        >>> sizes = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
+        >>> batch = {"input_ids": torch.randint(100, (8, 16))}
+        >>> model = BertModel(BertConfig(vocab_size=100, **sizes))
+        >>> audit(model, batch, T=1).verdict
+        'none'
+        >>> report = audit(calibrate(spikify(model, "bispike", T=2), batch), batch, T=2)
+        >>> report.verdict, report.real_valued
+        ('fully', ['pooler.dense'])
     """
     prefixes = _prefixes(model)
     modes = [(module, module.training) for module in model.modules()]

@@ -14,10 +14,25 @@ from spikelm.neurons import Neuron
 
 
 class FiringMeter:
-    """Count spikes while inside the `with`; r_t = non-zero spikes at step t / values at step t.
+    """Count spikes while inside the `with`: r_t = non-zero spikes at step t / values at step t.
 
     Pads count like any token, as in the paper. While generating with a cache each token counts once at each site, with
-    one row per beam.
+    one row per beam. `measure_firing` does all of it in one call.
+
+    Args:
+        model: A spiking model.
+
+    Example:
+        >>> import torch
+        >>> from transformers import BertConfig, BertModel
+        >>> from spikelm.measure.firing import FiringMeter
+        >>> from spikelm.spiking import spikify
+        >>> sizes = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
+        >>> model = spikify(BertModel(BertConfig(vocab_size=100, **sizes)), "lif", T=2)
+        >>> with FiringMeter(model) as meter:
+        ...     _ = model(torch.randint(100, (8, 16)))
+        >>> len(meter.rates()["encoder.layer.0.qkv_in"])  # one rate for each time step
+        2
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -91,7 +91,28 @@ class Measured:
 def measure_firing(
     model: nn.Module, samples: Sequence[Mapping[str, Tensor]], generate: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
-    """Firing rate of each site over the samples, without dropout; with `generate` (its options) while decoding."""
+    """Count how often each neuron fires: the share of values that are not zero, over all time steps.
+
+    Args:
+        model: A spiking model. It is put into eval mode meanwhile, so that there is no dropout.
+        samples: Batches, as arguments of the model.
+        generate: Options of `model.generate`; then firing is counted while the model decodes texts.
+
+    Returns:
+        The firing rate of each site, between 0 and 1, in the order in which the neurons are called.
+
+    Example:
+        >>> import torch
+        >>> from transformers import BertConfig, BertModel
+        >>> from spikelm.measure.trained_model import measure_firing
+        >>> from spikelm.spiking import calibrate, spikify
+        >>> sizes = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
+        >>> batch = {"input_ids": torch.randint(100, (8, 16))}
+        >>> model = calibrate(spikify(BertModel(BertConfig(vocab_size=100, **sizes)), "bispike", T=2), batch)
+        >>> rates = measure_firing(model, [batch])
+        >>> "encoder.layer.0.qkv_in" in rates, all(0 <= rate <= 1 for rate in rates.values())
+        (True, True)
+    """
     training = model.training
     model.eval()
     with FiringMeter(model) as meter:

@@ -36,7 +36,7 @@ from spikelm.runs.prerequisites import prerequisites
 from spikelm.runs.timings import timings_of
 
 OPTIMIZERS = {"adamw": "AdamW", "adagrad": "Adagrad"}
-WIDTH = 150  # of the table of a sweep's plans
+WIDTH = 170  # of the table of a sweep's plans
 BY_DATA = "by the data"  # where only the data can tell
 NOT_ESTIMATED = "not estimated"
 UNCOUNTED = "matmuls alone: neurons, norms, reading, evaluation and generation come on top"
@@ -328,7 +328,7 @@ def show_plans(planned_runs: Sequence[PlannedRun], console: Console) -> None:
             planned.system,
             str(planned.time_steps),
             planned.task.removeprefix("glue/"),
-            f"{significant(plan.parameters / 1e6)}M" if plan.parameters else "–",
+            _millions(plan.parameters) if plan.parameters else "–",
             f"{cost.steps:,}" if cost.steps else f"{planned.epochs} epochs" if planned.epochs else "none",
             f"{cost.flops:.1e}" if cost.flops else "–",
             duration(3600 * cost.gpu_hours) if cost.gpu_hours else "–",
@@ -350,6 +350,10 @@ def show_plans(planned_runs: Sequence[PlannedRun], console: Console) -> None:
         "built model tells."
     )
     console.print(f"  {meaning}", soft_wrap=True)
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:.1f}M" if count >= 1e6 else f"{significant(count / 1e6, 2)}M"
 
 
 def _released_schedule(stage: StageConfig) -> str:

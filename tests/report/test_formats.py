@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from canned import Canned, glue, result
 from rich.console import Console
 
 from spikelm.report.tables.build import build_table
-from spikelm.report.tables.cells import TableData, mark
+from spikelm.report.tables.cells import Cell, TableData, cell_dict, mark
 from spikelm.report.tables.formats import as_json, comma_separated, latex, latex_text, markdown, show_table, write_table
 from spikelm.report.tables.paper_table import TABLES, load_table
 
@@ -142,6 +143,8 @@ def test_numbers_for_programs_have_no_digits_of_arithmetic(compared: Callable[..
     rows = {(row["system"], row["column"]): row for row in csv.DictReader(io.StringIO(comma_separated(compared())))}
     assert rows["spikelm_t1", "sst2"]["difference"] == "-16.4", "70.1 - 86.5 is -16.400000000000006"
     assert rows["spikelm_t1", "T"]["ours"] == "1"
+    single = Cell("rte", ours=(73.00000190734863,), paper=Decimal("52.7"))
+    assert (cell_dict(single)["ours"], cell_dict(single)["difference"]) == (73.0, 20.3)
 
 
 def test_a_table_of_ours_alone_has_nothing_of_the_paper(compared: Callable[..., TableData], tmp_path: Path) -> None:

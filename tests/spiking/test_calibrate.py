@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import subprocess
 import sys
 from typing import Any
@@ -17,15 +16,6 @@ from spikelm.config.plugins import option_names
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.spiking import calibrate, conversion, load_pretrained, neurons, spikify
-
-MODULES = [sys.modules[f"spikelm.spiking.{name}"] for name in ("spikify", "calibrate", "load")]
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_the_examples_of_help_work(module: Any) -> None:
-    done = doctest.testmod(module)
-    assert done.attempted > 4
-    assert done.failed == 0
 
 
 @pytest.mark.parametrize("name", [name for name in option_names("neuron") if name != "ann"])

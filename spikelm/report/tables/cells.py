@@ -55,7 +55,7 @@ class Cell:
         """Ours minus the paper's, where the two can be compared."""
         if self.mean is None or not self.comparable or not isinstance(self.paper, (int, Decimal)):
             return None
-        return tidy(self.mean - float(self.paper))
+        return tidy(tidy(self.mean) - float(self.paper))
 
     @property
     def ours_text(self) -> str:
@@ -156,8 +156,11 @@ def _number(cell: Cell) -> float | int | None:
 
 
 def tidy(value: float) -> float:
-    """Without the digits that only the arithmetic made: 2.1, not 2.1000000000000014."""
-    return float(f"{round(value, 12):.10g}")
+    """Without the digits that only the arithmetic made: 2.1, not 2.1000000000000014.
+
+    Scores are computed in single precision, which has seven: 73, not 73.00000190734863.
+    """
+    return float(f"{round(value, 12):.7g}")
 
 
 def letter(place: int) -> str:
