@@ -239,7 +239,8 @@ class Tries:
         return self.known[key]
 
     def _try(self, command: Command) -> str:
-        return [self._try_words(words, command.printed) for words in calls_of(command.text)][0]
+        first, *_others = [self._try_words(words, command.printed) for words in calls_of(command.text)]
+        return first
 
     def _try_words(self, words: list[str], printed: Sequence[str]) -> str:
         name = Path(words[0]).name
