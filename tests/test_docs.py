@@ -27,7 +27,8 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_of_a_page_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+    text = page.read_text()
+    targets = [*re.findall(r"\]\(([^)#\s]+)[^)]*\)", text), *re.findall(r'\bsrc(?:set)?="([^"]+)"', text)]
     local = [target for target in targets if "://" not in target]
     assert [target for target in local if not (page.parent / target).exists()] == []
 
