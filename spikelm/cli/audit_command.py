@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
 from spikelm.catalog.kinds import KINDS
-from spikelm.cli.find_run import RUN, find_result, weights_of
-from spikelm.cli.stores import add_runs_dir
+from spikelm.cli.find_run import find_result, weights_of
+from spikelm.cli.manual import MISTAKE, Manual, ManualParser
+from spikelm.cli.stores import RUN, add_runs_dir
 from spikelm.config.paths import default_runs_dir
 from spikelm.errors import ConfigError
+
+AUDIT = Manual(
+    "spikelm-audit",
+    "which matmuls of a finished run are spike-driven",
+    "Loads the model of a finished run and looks at every matrix multiplication of a real forward pass: where one side "
+    "is spikes, additions are enough. The verdict is compared with the one in the run's result.",
+    {"spikelm-audit 3f2a": "the run whose id begins with 3f2a; spikelm-report lists the ids"},
+    {0: "the verdict is that of the result", 1: "it is another one, or there is no such run", 2: MISTAKE},
+    ("docs/internals/result.md",),
+)
 
 
 def audit_main(argv: Sequence[str]) -> int:
     """Audit a finished run's model on its own measurement samples."""
-    parser = argparse.ArgumentParser(
-        prog="spikelm-audit",
-        description="Which matrix multiplications of a finished run are spike-driven, seen in a real forward pass.",
-    )
-    parser.add_argument("run", help=RUN)
+    parser = ManualParser(AUDIT)
+    parser.add_argument("run", metavar="RUN", help=RUN)
     add_runs_dir(parser)
     args = parser.parse_args(argv)
     found, result = find_result(args.run, args.runs_dir)

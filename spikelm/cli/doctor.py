@@ -9,7 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spikelm.config.paths import default_runs_dir
+from spikelm.cli.manual import MISTAKE, Manual, ManualParser
+from spikelm.cli.stores import add_runs_dir
 from spikelm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,27 +18,36 @@ if TYPE_CHECKING:
 
     from spikelm.runs.doctor.finding import Finding
 
+DOCTOR = Manual(
+    "spikelm-doctor",
+    "what this machine has and what it misses for each scale",
+    "Looks at cores, memory, disk, GPUs, compilers, libraries, the network and the data of a scale, and gives the "
+    "command that mends each shortcoming. With --check it compares the device's arithmetic with the CPU's instead.",
+    {
+        "spikelm-doctor": "is this machine ready for the first runs?",
+        "spikelm-doctor --scale minilm source.root=DIR": "and for MiniLM's weights, with the files of GLUE in DIR?",
+        "spikelm-doctor --check --quick": "does the device compute what the CPU computes? A minute or two",
+    },
+    {0: "ready", 1: "something is a problem at the scale that was asked for", 2: MISTAKE},
+    ("docs/guide/doctor.md",),
+)
 STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red", "skipped": "dim"}
 WIDTH = 100  # where nobody says how wide the page is
 
 
 def doctor_main(argv: Sequence[str]) -> int:
     """Print what is there and what is missing; 1 when something is a problem at the scale that was asked for."""
-    parser = argparse.ArgumentParser(
-        prog="spikelm-doctor",
-        description="What this machine has and what it misses for each scale (docs/guide/doctor.md).",
-        epilog="example: spikelm-doctor --scale minilm source.root=DIR",
-    )
+    parser = ManualParser(DOCTOR)
     parser.add_argument(
         "overrides", nargs="*", metavar="key=value", help="where the data of the scale are, as for spikelm-run"
     )
-    parser.add_argument("--scale", choices=("smoke", "mini", "minilm", "paper"), default="mini")
-    parser.add_argument("--runs-dir", default=default_runs_dir())
+    parser.add_argument("--scale", choices=("smoke", "mini", "minilm", "paper"), default="mini", help="ready for what")
+    add_runs_dir(parser, trains=True)
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="JSON, printed or written to a file")
     parser.add_argument("--check", action="store_true", help="compare the device's arithmetic with the CPU's instead")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="of --check (default: cuda where there is a GPU)")
     parser.add_argument("--quick", action="store_true", help="of --check: small models, a minute or two")
-    args = parser.parse_args(argv)
+    args = parser.parse_intermixed_args(argv)
     if args.check:
         return _check(args)
     if args.device or args.quick:
@@ -51,7 +61,7 @@ def doctor_main(argv: Sequence[str]) -> int:
     from spikelm.runs.doctor.facts import gather
     from spikelm.runs.doctor.judgement import judged
 
-    findings = judged(gather(Path(args.runs_dir), args.scale, args.overrides))
+    findings = judged(gather(args.runs_dir, args.scale, args.overrides))
     ready = all(finding.at(args.scale) != "problem" for finding in findings)
     record = {"scale": args.scale, "ready": ready, "findings": [asdict(finding) for finding in findings]}
     _as_json(record, args.json)
@@ -75,8 +85,11 @@ def _as_json(record: dict[str, object], where: str | None) -> None:
     if where == "-":
         print(text)
     else:
-        Path(where).parent.mkdir(parents=True, exist_ok=True)
-        Path(where).write_text(f"{text}\n", encoding="utf-8")
+        try:
+            Path(where).parent.mkdir(parents=True, exist_ok=True)
+            Path(where).write_text(f"{text}\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--json {where} cannot be written: {error.strerror}", "--json FILE") from error
 
 
 def _show(findings: Sequence[Finding], scale: str, ready: bool, console: Console) -> None:

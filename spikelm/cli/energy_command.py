@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
+from spikelm.cli.manual import Manual, ManualParser
 from spikelm.errors import ConfigError
+
+ENERGY = Manual(
+    "spikelm-energy",
+    "the energy of one inference, term by term, without training",
+    "Counts the multiplications and additions of every matmul of a backbone, and what they cost in mJ at fp32 and fp16 "
+    "(appendix A.3 of the paper). Nothing is trained and no weights are needed: sizes and T come from the config, the "
+    "firing rate from --rate.",
+    {
+        "spikelm-energy backbone=bert_base T=4 --rate 0.34": "SpikeLM's BERT_base at the firing rate that you measured",
+        "spikelm-energy backbone=bart_base --length 512 --target 64 --beams 4": "a BART that writes with four beams",
+    },
+    read_more=("docs/internals/result.md",),
+)
 
 
 def energy_main(argv: Sequence[str]) -> int:
     """Print every term of a backbone's energy; overrides as for spikelm-run."""
-    parser = argparse.ArgumentParser(
-        prog="spikelm-energy",
-        description="Energy of one inference, term by term, without training (paper appendix A.3).",
-        epilog="example: spikelm-energy backbone=bert_base T=4 --rate 0.34",
-    )
+    parser = ManualParser(ENERGY)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as for spikelm-run: backbone=bert_base T=4")
-    parser.add_argument("--rate", type=float, default=1.0, help="firing rate of every site (default 1: the ceiling)")
-    parser.add_argument("--length", type=int, default=128, help="tokens (default 128); of the source for BART")
-    parser.add_argument("--target", type=int, default=64, help="tokens decoded by BART (default 64)")
-    parser.add_argument("--beams", type=int, default=1, help="beams of BART (default 1)")
-    args = parser.parse_args(argv)
+    parser.add_argument(
+        "--rate",
+        type=float,
+        default=1.0,
+        metavar="RATE",
+        help="firing rate of every site, from 0 to 1; 1 is the ceiling",
+    )
+    parser.add_argument("--length", type=int, default=128, metavar="N", help="tokens; of the source for BART")
+    parser.add_argument("--target", type=int, default=64, metavar="N", help="tokens decoded by BART")
+    parser.add_argument("--beams", type=int, default=1, metavar="N", help="beams of BART")
+    args = parser.parse_intermixed_args(argv)
     if not 0 <= args.rate <= 1:
-        raise ConfigError(f"--rate {args.rate}: a firing rate lies between 0 and 1")
+        raise ConfigError(f"--rate {args.rate:g} is not valid; a firing rate is a number from 0 to 1", "--rate 0.34")
+    for name in ("length", "target", "beams"):
+        if getattr(args, name) < 1:
+            raise ConfigError(f"--{name} {getattr(args, name)} is not valid; it is a whole number of at least 1")
     from rich.console import Console
 
     from spikelm.catalog.energy import encoder_terms, lm_head_terms

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spikelm.catalog.kinds import KINDS, LABELLED
-from spikelm.cli.find_run import RUN, find_result, weights_of
-from spikelm.cli.stores import OF_OTHERS, add_runs_dir
+from spikelm.cli.find_run import find_result, weights_of
+from spikelm.cli.manual import MISTAKE, Manual, ManualParser
+from spikelm.cli.stores import OF_OTHERS, RUN, add_runs_dir
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
@@ -20,19 +20,30 @@ from spikelm.store.store import Run
 if TYPE_CHECKING:
     from spikelm.store.result import Result
 
+EXPORT = Manual(
+    "spikelm-export",
+    "a trained spiking classifier as a folder that plain transformers code loads",
+    "Multiplies the neurons' amplitudes into the weights and writes safetensors, config.json and the tokenizer, which "
+    "`import spikelm.export` and AutoModelForSequenceClassification load. The exported model is compared with the "
+    "trained one on the run's dev set: scores, predictions and logits.",
+    {
+        "spikelm-export 3f2a": "the run whose id begins with 3f2a, to exported-fp32 in its folder",
+        "spikelm-export 3f2a --precision int8 --out FOLDER": "with linears of eight bits, elsewhere",
+    },
+    {0: "done", 1: "there is no such run, or its model is gone", 2: MISTAKE},
+    ("docs/guide/export.md",),
+)
 INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 
 
 def export_main(argv: Sequence[str]) -> int:
     """Export a finished run, and compare the two models on its dev set."""
-    parser = argparse.ArgumentParser(
-        prog="spikelm-export",
-        description="A trained spiking classifier with its amplitudes in the weights: safetensors, config.json and "
-        "tokenizer, loaded by `import spikelm.export` and AutoModelForSequenceClassification (docs/guide/export.md).",
+    parser = ManualParser(EXPORT)
+    parser.add_argument("run", metavar="RUN", help=RUN)
+    parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32", help="of the linears")
+    parser.add_argument(
+        "--out", metavar="FOLDER", help=f"the folder to write (default: RUN/exported-PRECISION; {OF_OTHERS})"
     )
-    parser.add_argument("run", help=RUN)
-    parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32", help="of the linears (default fp32)")
-    parser.add_argument("--out", help=f"folder to write (default: RUN/exported-PRECISION; {OF_OTHERS})")
     add_runs_dir(parser)
     args = parser.parse_args([f"--{arg}" if arg.startswith("precision=") else arg for arg in argv])
     found, result = find_result(args.run, args.runs_dir)

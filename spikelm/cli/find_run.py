@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from spikelm.config.settings.schema import Config
     from spikelm.store.result import Result
 
-RUN = "a run directory, or the first digits of a run id"
 LISTED = 12  # candidates, at most
 _FOLDER = re.compile(r".+-[0-9a-f]{8}(?:[0-9a-f]{8})?")  # how the folder of a run is called
 

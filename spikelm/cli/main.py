@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -16,27 +18,48 @@ if TYPE_CHECKING:
     from spikelm.runs.experiment import Finished
     from spikelm.runs.plan import PlannedRun
 
+TOLD_BY_HYDRA = {"--info", "-i", "--hydra-help", "--cfg", "-c"}
+NOBODY_READS = 141  # as shells have it for a program that SIGPIPE ends
+
 
 def _guard(main: Callable[[], object]) -> None:
     """Run `main`; a SpikeLMError becomes its one clear message and exit code, a signal a stop without a traceback."""
+    code = _exit_code(main)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _stop_printing()
+    if code:
+        sys.exit(code)
+
+
+def _exit_code(main: Callable[[], object]) -> int | str | None:
     from spikelm.config.redact import redacted
     from spikelm.machine.signals import INTERRUPTED, Stopped, listening
 
     try:
         with listening():
             done = main()
-        code = done if isinstance(done, int) else 0
+        return done if isinstance(done, int) else 0
     except SpikeLMError as error:
         print(redacted(f"error: {error}"), file=sys.stderr)
-        code = error.exit_code
+        return error.exit_code
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
-        code = stopped.exit_code
+        return stopped.exit_code
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
-        code = INTERRUPTED
-    if code:
-        sys.exit(code)
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _stop_printing()
+    except SystemExit as ended:  # --help and --version
+        return ended.code
+
+
+def _stop_printing() -> int:
+    """Whoever read our output has gone (| head): what is still to be printed, also at the very end, goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return NOBODY_READS
 
 
 def run() -> None:
@@ -53,16 +76,29 @@ def _run() -> int:
     # Waiting threads spin for microseconds, then sleep: jobs often share cores. Read when torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
-    if not precheck(sys.argv[1:]):
+    words = precheck(sys.argv[1:])
+    if words is None:
         return 0
+    sys.argv[1:] = words
     register_schema()
     import hydra
 
     main = hydra.main(config_path=str(config_dir()), config_name="config", version_base="1.3")(job)
+    if TOLD_BY_HYDRA & {word.partition("=")[0] for word in words}:
+        return _told(main)
     if _launched():
         return _run_as_rank(main)
     main()
     return 1 if sweep.failures or sweep.unrecorded else 0
+
+
+def _told(main: Callable[[], object]) -> int:
+    """What Hydra tells of itself, printed in one piece: its loggers would meet a reader who has gone line by line."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):  # Hydra ends the program after its help
+        main()
+    print(said.getvalue(), end="")
+    return 0
 
 
 def _launched() -> bool:
@@ -96,6 +132,7 @@ def job(cfg: DictConfig) -> None:
     from hydra.types import RunMode
 
     from spikelm.config.checks import typed
+    from spikelm.config.devices import crowding
     from spikelm.sweeps import summary as sweep
 
     config = typed(cfg)
@@ -103,6 +140,8 @@ def job(cfg: DictConfig) -> None:
         from spikelm.training.devices.ranks import launched_ranks
 
         config.trainer.devices = launched_ranks().world  # the launcher decides
+    elif not config.dry_run and (warning := crowding(config)):
+        print(f"warning: {warning}", file=sys.stderr)
     runner: Callable[[Config], PlannedRun | Finished] = _plan if config.dry_run else _train
     if HydraConfig.get().mode == RunMode.RUN:
         _guard(lambda: runner(config))  # here, because Hydra would print a traceback of its own

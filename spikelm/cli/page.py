@@ -6,25 +6,56 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from spikelm.cli.find_run import RUN, find_run
-from spikelm.cli.stores import add_to, target
+from spikelm.cli.manual import FOUND
+from spikelm.cli.stores import RUN, add_to, target
 from spikelm.errors import SpikeLMError
 
 Runner = Callable[[argparse.Namespace], object]
-AddCommand = Callable[[str, Runner, str], argparse.ArgumentParser]  # name, what runs it, what it is about
+#: name, what runs it, and of its manual: about, description, examples and exit codes
+AddCommand = Callable[..., argparse.ArgumentParser]
 
 
 def add_commands(command: AddCommand) -> None:
     """Make them known."""
-    site = command("page", page, "write the site: runs/report/index.html")
-    served = command("serve", serve, "show the site to this machine and keep it up to date")
-    served.add_argument("--port", type=int, default=8321, help="of 127.0.0.1 (default 8321); 0 takes a free one")
-    served.add_argument("--every", type=float, default=5.0, help="seconds between two looks at the store (default 5)")
-    rerun = command("command", tell, "the exact command that makes a run again")
-    rerun.add_argument("run", help=RUN)
-    board = command("wandb", dashboard, "the W&B dashboard: saved when online, its specification when offline")
-    board.add_argument("--mode", choices=("offline", "online"), default="offline")
-    board.add_argument("--project", default="spikelm")
+    site = command(
+        "page",
+        page,
+        "write the site: report/index.html of your store",
+        "Tables, figures, claims and a page for every run, as files that a browser shows without a network. Only what "
+        "has changed is written again.",
+        {"spikelm-report page": "then open the index.html that it names"},
+    )
+    served = command(
+        "serve",
+        serve,
+        "show the site to this machine and keep it up to date",
+        "Serves the site at 127.0.0.1, to this machine alone, and looks at the store now and then; Ctrl-C ends it.",
+        {"spikelm-report serve --port 0": "at a free port, which it prints"},
+    )
+    served.add_argument("--port", type=int, default=8321, metavar="N", help="of 127.0.0.1; 0 takes a free one")
+    served.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="between two looks at the store")
+    rerun = command(
+        "command",
+        tell,
+        "the exact command that makes a run again",
+        "Prints the shortest spikelm-run that composes the config of the run. Nothing is run.",
+        {"spikelm-report command 3f2a": "of the run whose id begins with 3f2a"},
+        FOUND,
+    )
+    rerun.add_argument("run", metavar="RUN", help=RUN)
+    board = command(
+        "wandb",
+        dashboard,
+        "the W&B dashboard: saved when online, its specification when offline",
+        "Describes a workspace with the panels of the paper's tables and figures for the runs that W&B tracks. Online "
+        "it is saved to your account, offline it is written to a file.",
+        {
+            "spikelm-report wandb": "write the specification",
+            "spikelm-report wandb --mode online --entity TEAM": "save it on W&B",
+        },
+    )
+    board.add_argument("--mode", choices=("offline", "online"), default="offline", help="write it, or save it on W&B")
+    board.add_argument("--project", default="spikelm", help="on W&B")
     board.add_argument("--entity", default="", help="team or user on W&B; your default one by default")
     for added in (site, served, board):
         add_to(added)
@@ -73,6 +104,7 @@ def dashboard(args: argparse.Namespace) -> None:
 
 def tell(args: argparse.Namespace) -> None:
     """Print the command of one run; which run it is goes to stderr, so that the command can be piped."""
+    from spikelm.cli.find_run import find_run
     from spikelm.report.query.rerun import rerun_command
 
     found = find_run(args.run, args.runs_dir)

@@ -21,8 +21,6 @@ from spikelm.report.tables.build import build_table, refused_rows, table_runs
 from spikelm.report.tables.formats import show_table, write_table
 from spikelm.report.tables.paper_table import TABLES, PaperTable, load_table
 
-__all__ = ["FIGURES", "add_selection", "claims", "figure", "reference", "reproduce", "selection_of", "table"]
-
 #: keys that the command's own options or the table's rows decide
 TAKEN = {
     "scale": "--scale",
@@ -32,14 +30,6 @@ TAKEN = {
     "runs_dir": "--runs-dir",
     "system": "the table's rows",
 }
-
-
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    """The options that say which runs."""
-    parser.add_argument("--scale", default="mini")
-    parser.add_argument("--source", default="", help="embedded, local or hub; the scale's own by default")
-    parser.add_argument("--seeds", default="42", help="comma-separated; several give mean ± standard deviation")
-    parser.add_argument("--tasks", default="", help="only these, comma-separated: glue/rte,glue/cola")
 
 
 def selection_of(args: argparse.Namespace) -> Selection:
@@ -186,13 +176,12 @@ def _figure_ids(id: str) -> list[str]:
 
 
 def _overrides(rest: Sequence[str]) -> list[str]:
-    """What is left of the command line, if it is overrides that a table can be made with."""
+    """The overrides of a command line, if a table can be made with them."""
     for word in rest:
-        key, equals, _ = word.partition("=")
-        if not equals or key.startswith("-"):
-            raise ConfigError(f"{word} is neither an option nor an override", "spikelm-report table --help")
+        key, _, value = word.partition("=")
         if key in TAKEN:
-            raise ConfigError(f"{word}: {key} of a table's runs comes from {TAKEN[key]}")
+            fix = f"{TAKEN[key]} {value}" if TAKEN[key].startswith("--") else ""
+            raise ConfigError(f"{word}: {key} of a table's runs comes from {TAKEN[key]}", fix)
     return list(rest)
 
 

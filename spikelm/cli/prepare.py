@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spikelm.catalog.quantities import duration
+from spikelm.cli.manual import MISTAKE, Manual, ManualParser, check_config_dir
 from spikelm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,34 +20,39 @@ if TYPE_CHECKING:
 
 EVERY = 30.0  # seconds between two lines of progress in a file
 
-DESCRIPTION = """\
-Fetch and tokenise everything that a run, and the runs it needs first, will read. It takes the overrides of
-spikelm-run and needs no GPU: run it on any machine that shares the store (runs_dir) with those that train.
-
-  spikelm-prepare scale=paper task=pretrain                     Wikipedia and BooksCorpus from the hub
-  spikelm-prepare scale=paper task=glue/mnli system=spikelm_t4  the same text, and MNLI's rows
-  spikelm-prepare source=local source.root=GLUE source.text_root=TEXT source.tokenizer=vocab.txt task=pretrain
-  spikelm-prepare ... --check                                   compare what is prepared with its manifest
-
-Pretraining text is a folder of *.txt files, with blank lines between documents (BERT's format) or WikiText's titles,
-or a repository of the hub with a column `text`. It is cut into sentences, tokenised without special tokens, and kept as
-three arrays: the ids of all tokens, where sentences start, where documents start. Masking and pairs of sentences are
-drawn from them during training, anew in each epoch, so nothing else is to be prepared.
-
-Killed at any moment, the same command goes on: shards that are written stay. The manifest (counts and hashes of input
-files and shards) is the same as that of a preparation that nobody interrupted. See docs/guide/data.md."""
+PREPARE = Manual(
+    "spikelm-prepare",
+    "everything that a run reads, fetched and tokenised before it, without a GPU",
+    "Takes the overrides of spikelm-run and makes ready what that run, and the runs it needs first, will read. Call it "
+    "on any machine that shares the store (runs_dir) with those that train; killed at any moment, the same command "
+    "goes on.\n\n"
+    "Pretraining text is a folder of *.txt files, with blank lines between documents (BERT's format) or WikiText's "
+    "titles, or a repository of the hub with a column `text`. It is cut into sentences, tokenised without special "
+    "tokens, and kept as three arrays: the ids of all tokens, where sentences start, where documents start. Masking "
+    "and pairs of sentences are drawn from them during training, anew in each epoch, so nothing else is "
+    "prepared. The manifest (counts and hashes of input files and shards) is the same, however often the work was "
+    "interrupted.",
+    {
+        "spikelm-prepare scale=paper task=pretrain": "Wikipedia and BooksCorpus from the hub",
+        "spikelm-prepare scale=paper task=glue/mnli system=spikelm_t4": "the same text, and MNLI's rows",
+        "spikelm-prepare task=pretrain source=local source.root=GLUE source.text_root=TEXT "
+        "source.tokenizer=vocab.txt": "text of your own",
+        "spikelm-prepare scale=paper task=pretrain --check": "compare what is prepared with its manifest",
+    },
+    {0: "done", 1: "--check found something missing or damaged, or the work failed", 2: MISTAKE},
+    ("docs/guide/data.md",),
+)
 
 
 def prepare_main(argv: Sequence[str]) -> int:
     """Prepare, or check what is prepared; 1 when a check finds something missing or damaged."""
-    parser = argparse.ArgumentParser(
-        prog="spikelm-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ManualParser(PREPARE)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as for spikelm-run")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that tokenise (default: the usable cores)")
     parser.add_argument("--check", action="store_true", help="read every shard and compare it; change nothing")
     parser.add_argument("--config-dir", metavar="DIR", help="options of your own, as for spikelm-run")
     args = parser.parse_intermixed_args(argv)  # flags may stand anywhere between the overrides
+    check_config_dir(args.config_dir)
     if args.workers is not None and args.workers < 1:
         raise ConfigError(f"--workers {args.workers}: at least one process tokenises", "--workers 1")
     from rich.console import Console

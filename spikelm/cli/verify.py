@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spikelm.cli.manual import MISTAKE, Manual, ManualParser
 from spikelm.cli.stores import add_runs_dir
 from spikelm.store.checksums import SEAL, SUMS, broken_seal, damaged, damaged_in
 from spikelm.store.store import RESULT_ONLY, Run, Store
@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from spikelm.store.result import Result
 
 AGAIN = "force=true makes the run again"
+
+VERIFY = Manual(
+    "spikelm-verify",
+    "the store against its checksums",
+    "Reads every file of the runs, checkpoints and caches that has a checksum (sha256), and names those that are "
+    "missing or not as they were written, with what becomes of each. Nothing is changed, unless --repair asks for it.",
+    {
+        "spikelm-verify": "look at the whole store",
+        "spikelm-verify --repair": "and write damaged config.yaml files again",
+    },
+    {0: "nothing is damaged", 1: "something is, and stays so", 2: MISTAKE},
+    ("docs/internals/reliability.md",),
+)
 
 
 @dataclass(frozen=True)
@@ -28,10 +41,7 @@ class Damage:
 
 def verify_main(argv: Sequence[str]) -> int:
     """List what is damaged; 1 when something is and stays so. Without --repair nothing is written or moved."""
-    parser = argparse.ArgumentParser(
-        prog="spikelm-verify",
-        description="Compare every run, checkpoint and cache with its checksums (sha256).",
-    )
+    parser = ManualParser(VERIFY)
     add_runs_dir(parser)
     parser.add_argument("--repair", action="store_true", help="write a damaged config.yaml again, from its result")
     args = parser.parse_args(argv)

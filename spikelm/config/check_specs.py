@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
+from pathlib import Path
 
 from spikelm.config import trust
 from spikelm.config.class_rules import rules_of
+from spikelm.config.plugins import option_file, option_names
 from spikelm.config.settings.specs import ClassSpec, NeuronSpec, QuantizerSpec
+from spikelm.config.suggestions import either, nearest
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 
@@ -41,15 +42,26 @@ def check_arguments(spec: ClassSpec, group: str) -> None:
     rules = rules_of(spec.target) if spec else {}
     for key, value in spec.arguments.items():
         if key not in rules:
-            raise ConfigError(f"unknown key {group}.{key}; {_meant(key, rules, group)}")
+            raise _not_an_argument(spec, group, key, list(rules))
         _check_value(f"{group}.{key}", value, rules[key])
 
 
-def _meant(key: str, rules: Iterable[str], group: str) -> str:
-    """The argument that was probably meant, else all of them."""
-    if close := difflib.get_close_matches(key, rules, n=1):
-        return f"did you mean {group}.{close[0]}?"
-    return f"valid: {', '.join(f'{group}.{name}' for name in rules) or 'none, it takes no arguments'}"
+def _not_an_argument(spec: ClassSpec, group: str, key: str, arguments: list[str]) -> ConfigError:
+    """An argument that the class does not take: whose it is, or what was meant."""
+    option = group.rpartition(".")[2]
+    having = [name for name in option_names(option) if _names(option_file(option, name), key)]
+    if not having:
+        return ConfigError(f"unknown key {group}.{key}{nearest(f'{group}.{key}', [f'{group}.{a}' for a in arguments])}")
+    takes = f"takes {', '.join(arguments)}" if arguments else "takes no arguments"
+    return ConfigError(
+        f"unknown key {group}.{key}; {option}={getattr(spec, 'name', spec.target)} {takes}",
+        f"{option}={either(having)} has {key}",
+    )
+
+
+def _names(option: Path | None, key: str) -> bool:
+    """Whether the file of an option has a line for a key."""
+    return option is not None and f"\n{key}:" in option.read_text(encoding="utf-8")
 
 
 def _check_value(key: str, value: object, rule: Rule) -> None:

@@ -18,12 +18,13 @@ from spikelm.config.paths import default_runs_dir
 from spikelm.config.resolvers import register_resolvers
 from spikelm.config.settings.backbone import VariantConfig
 from spikelm.config.settings.distill import check_distill
-from spikelm.config.settings.fields import check_fields, nearest
+from spikelm.config.settings.fields import check_fields
 from spikelm.config.settings.schema import Composed, Config, PreviousStudent, structured
 from spikelm.config.settings.source import check_source, make_paths_absolute
 from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
 from spikelm.config.settings.stages import StageConfig, check_stage
 from spikelm.config.settings.task import check_task
+from spikelm.config.suggestions import nearest
 from spikelm.errors import ConfigError
 
 AnySpec = TypeVar("AnySpec", NeuronSpec, QuantizerSpec)
@@ -138,17 +139,23 @@ def _refuse_unknown(cfg: Any, schema: Any, prefix: str) -> None:
     """Hydra lets `+kk=3` into a structured config; the schema's own keys are all there is."""
     for key in cfg:
         if key not in schema.keys():  # noqa: SIM118 (`in` itself says no to a value still missing)
-            raise ConfigError(f"unknown key {prefix}{key}{nearest(f'{prefix}{key}', all_keys())}")
+            raise unknown_key(f"{prefix}{key}")
         child = cfg._get_node(key)
         if isinstance(child, DictConfig) and f"{prefix}{key}" not in OPEN:
             _refuse_unknown(child, schema._get_node(key), f"{prefix}{key}.")
+
+
+def unknown_key(key: str) -> ConfigError:
+    """What is said of a key that the schema does not have."""
+    meant = "" if key.startswith("hydra") else nearest(key, all_keys())
+    return ConfigError(f"unknown key {key}{meant}", "spikelm-run --cfg job shows every setting")
 
 
 def _schema_message(error: OmegaConfBaseException) -> str:
     key = str(getattr(error, "full_key", None) or getattr(error, "key", None) or "")
     first = str(error).splitlines()[0]
     if "not in" in first and key:
-        return f"unknown key {key}{nearest(key, all_keys())}"
+        return unknown_key(key).what
     return f"{key}: {first}" if key else first
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_store import ConfigStore
@@ -15,20 +16,24 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from spikelm.config.check_specs import check_neuron
-from spikelm.config.checks import all_keys, resolved, typed
+from spikelm.config.checks import all_keys, resolved, typed, unknown_key
 from spikelm.config.devices import uses_gpu
 from spikelm.config.option_files import compose_plain
 from spikelm.config.paths import config_dir, default_runs_dir
-from spikelm.config.plugins import config_dirs, config_files, option_names
+from spikelm.config.plugins import option_names
 from spikelm.config.redact import refuse_secrets
 from spikelm.config.resolvers import register_resolvers
 from spikelm.config.search_path import register_search_path
-from spikelm.config.settings.fields import nearest
-from spikelm.config.settings.schema import Config, structured
+from spikelm.config.settings.fields import rule_of
+from spikelm.config.settings.schema import Composed, Config, structured
 from spikelm.config.settings.specs import NeuronSpec
+from spikelm.config.suggestions import nearest
 from spikelm.config.trust import refuse_targets
 from spikelm.errors import ConfigError
 from spikelm.machine.gpus import gpus
+from spikelm.machine.installed import install_command
+
+REPORTED = ("table", "figure")  # folders of conf/ that spikelm-report reads, and no run
 
 
 def register_schema() -> None:
@@ -83,7 +88,7 @@ def compose_config(overrides: Sequence[str], search_path: str | None = None) -> 
     except ConfigError:
         raise
     except Exception as error:  # Hydra raises its own, OmegaConf's, and now and then a ValueError
-        raise ConfigError(_message(error, overrides)) from error
+        raise _mistake(error, overrides) from error
 
 
 def _refuse_shared_devices(cfg: DictConfig) -> None:
@@ -105,51 +110,68 @@ def _refuse_shared_devices(cfg: DictConfig) -> None:
     )
 
 
-def group_names() -> set[str]:
-    """The groups of conf/ and of the plugins that have options."""
-    folders = (path for folder in config_dirs() for path in folder.iterdir() if path.is_dir())
-    return {path.name for path in folders if any(path.rglob("*.yaml"))}
+@lru_cache(maxsize=1)
+def group_names() -> tuple[str, ...]:
+    """The groups that a run chooses an option of, as conf/config.yaml lists them."""
+    listed = yaml.safe_load((config_dir() / "config.yaml").read_text())["defaults"]
+    chosen = (next(iter(each)) for each in listed if isinstance(each, dict))
+    return tuple(name for name in chosen if " " not in name)  # the others are "optional ..." and "override ..."
 
 
-def _message(error: Exception, overrides: Sequence[str]) -> str:
+def _mistake(error: Exception, overrides: Sequence[str]) -> ConfigError:
     """Hydra's errors in one line; what it leaves out (the near miss) is looked up in conf/ and the schema."""
     text = str(error)
+    for key, _, value in (override.lstrip("+").partition("=") for override in overrides):
+        if key in REPORTED:
+            return ConfigError(f"{key} is no setting of a run", f"spikelm-report {key} {value.removeprefix(key)}")
+        if key in group_names() and "must be a string" in text and value not in option_names(key):
+            return _unknown_option(key, value, overrides)
     if found := re.search(r"Could not (?:find|load) 'hydra/launcher/(joblib|submitit_\w+)'", text):
-        return f'the launcher {found[1]} is not installed\n  fix: pip install "spikelm[launchers]"'
+        package = f"hydra-{found[1].partition('_')[0]}-launcher"
+        return ConfigError(f"the launcher {found[1]} is not installed", install_command(package))
     if found := re.search(r"Could not find '([^']+)'", text):
         group, _, option = found[1].partition("/")
-        by_scale = re.fullmatch(r"at/([^/]+)/([^/]+)", option)
-        if by_scale and not any(override.startswith(f"{group}=") for override in overrides):
-            family, scale = by_scale.groups()
-            return (
-                f"scale={scale} has no {group} of the family {family}\n  fix: {group}={family}_mini, or another scale"
-            )
-        return f"{group}={option} is not a known {group}{nearest(option, option_names(group))}"
+        return _unknown_option(group, option, overrides)
     if found := re.search(r"Key '([^']+)' is not in struct|Could not override '([^']+)'", text):
-        key = _full_key(text) or found[1] or found[2]
-        return f"unknown key {key}{nearest(key, [*all_keys(), *group_names(), *_neuron_keys()])}"
+        return _unknown_key(_full_key(text) or found[1] or found[2], overrides)
     told = f"{text}\n{error.__cause__ or ''}"
     if re.search(r"Invalid type assigned: \w+ is not a subclass of", told):
         group = _full_key(told)
         members = [key for key in all_keys() if key.startswith(f"{group}.") and key.count(".") == group.count(".") + 1]
-        return f"{group} is a group of settings: {', '.join(members)}"
+        return ConfigError(f"{group} is a group of settings: {', '.join(members)}")
     lines = [line.strip() for line in [*str(error.__cause__ or "").splitlines(), *text.splitlines()] if line.strip()]
     key = _full_key(text) or _full_key(str(error.__cause__ or ""))
     for override in overrides:
         if key and override.lstrip("+~").startswith(f"{key}="):
-            return f"{override} is not valid; {lines[0]}"
-    return lines[0] if lines else type(error).__name__
+            rule = rule_of(Composed, key)
+            return ConfigError(f"{override} is not valid; {f'it is {rule}' if rule else lines[0]}")
+    return ConfigError(lines[0] if lines else type(error).__name__)
+
+
+def _unknown_option(group: str, option: str, overrides: Sequence[str]) -> ConfigError:
+    """A file that conf/ does not have: an option of a group, or what a scale says of one."""
+    by_scale = re.fullmatch(r"at/([^/]+)/([^/]+)", option)
+    if by_scale and not any(override.startswith(f"{group}=") for override in overrides):
+        family, scale = by_scale.groups()
+        return ConfigError(
+            f"scale={scale} has no {group} of the family {family}", f"{group}={family}_mini, or another scale"
+        )
+    meant = nearest(option, option_names(group))
+    return ConfigError(
+        f"{group}={option} is not a known {group}{meant}", "" if meant else "spikelm-run --help lists them"
+    )
+
+
+def _unknown_key(key: str, overrides: Sequence[str]) -> ConfigError:
+    """A key that Hydra does not find."""
+    if key.startswith(("neuron.", "weights.")):  # its class knows more: as if it was added
+        try:
+            load_config([f"+{word}" if word.startswith(f"{key}=") else word for word in overrides])
+        except ConfigError as error:
+            return error
+    return unknown_key(key)
 
 
 def _full_key(text: str) -> str:
     found = re.search(r"full_key: (\S+)", text)
     return found[1] if found else ""
-
-
-def _neuron_keys() -> list[str]:
-    keys: set[str] = set()
-    for group in ("neuron", "weights"):
-        for path in config_files(group):
-            keys |= {f"{group}.{key}" for key in re.findall(r"^(\w+):", path.read_text(), re.MULTILINE)}
-    hidden = ("defaults", "name", "_target_", "bits", "spikes")
-    return [key for key in keys if not key.endswith(hidden)]

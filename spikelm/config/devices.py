@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spikelm.catalog.kinds import LABELLED
 from spikelm.config.settings.schema import Config
+from spikelm.machine.cpu import usable_cores
 from spikelm.machine.gpus import gpus
 
 
@@ -22,6 +23,16 @@ def device_count(config: Config) -> int:
     if not uses_gpu(config) or config.task.kind in LABELLED:
         return 1
     return min(len(gpus()), config.stage.batch)
+
+
+def crowding(config: Config) -> str:
+    """What is said of a run with more processes than this machine has cores; GPUs are counted when it starts."""
+    devices, cores = device_count(config), usable_cores()
+    if uses_gpu(config) or devices <= cores:
+        return ""
+    have = "is one core" if cores == 1 else f"are {cores} cores"
+    trains = f"trainer.devices={devices} trains in {devices} processes"
+    return f"{trains}, but there {have} and no GPU: they wait for each other\n  fix: trainer.devices={cores}"
 
 
 def device_memory(config: Config) -> float | None:

@@ -8,10 +8,12 @@ from typing import Any
 from spikelm.catalog.kinds import UNLABELLED
 from spikelm.config.recorded import to_record
 from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.distill import DistillConfig
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
+STAGES = ("pretrain", "general", "finetune", "teacher")
 OF_TEXT_PAIRS = ("languages", "source_length", "target_length", "generate")
 DATA = ("splits", "official_rows", "file_columns", "options")  # mappings whose keys are no settings
 
@@ -33,7 +35,7 @@ def applicable(config: Config) -> dict[str, Any]:
         record["task"] = {key: value for key, value in record["task"].items() if key not in OF_TEXT_PAIRS}
     record.get("finetune", {}).pop("seed", None)  # it is the seed of an earlier run that a stage names
     if not config.spiking:
-        for stage in ("pretrain", "general", "finetune", "teacher"):
+        for stage in STAGES:
             record.get(stage, {}).pop("amplitudes", None)
     shown: dict[str, Any] = _set(record)
     return shown
@@ -55,6 +57,21 @@ def _unused(config: Config) -> list[str]:
         "variant": config.variant != VariantConfig(),
     }
     return [section for section, reads in used.items() if not reads]
+
+
+def unread(config: Config, key: str) -> str:
+    """Why a setting makes no difference to the run, so that its id stays the same; nothing where it makes one."""
+    section = key.partition(".")[0]
+    neurons = [config.neuron, *([config.previous.neuron] if config.previous else [])]
+    if key == "k" and not any("k" in neuron.arguments for neuron in neurons):
+        return f"neuron={config.neuron.name} has no k"
+    if key == "T" and not config.spiking:
+        return f"neuron={config.neuron.name} is the plain model, which has no time steps"
+    if section in STAGES and section in _unused(config):
+        return f"the run has no stage {section}"
+    if section == "distill" and not config.reads_distill and config.distill != DistillConfig():
+        return "nothing is distilled here"
+    return ""
 
 
 def _set(node: Any) -> Any:

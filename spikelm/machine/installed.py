@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,19 @@ def unmet(package: str) -> list[Difference]:
         if installed is None or not requirement.specifier.contains(installed, prereleases=True):
             others.append(Difference(requirement.name, str(requirement.specifier), installed))
     return others
+
+
+def install_command(package: str) -> str:
+    """What installs a package that is not there: the extra of ours that brings it, where there is one."""
+    try:
+        required = [Requirement(line) for line in metadata.requires("spikelm") or []]
+    except metadata.PackageNotFoundError:  # a checkout that was never installed
+        required = []
+    for requirement in required:
+        extra = re.search(r"extra == ['\"](\w+)['\"]", str(requirement.marker or ""))
+        if extra and canonicalize_name(requirement.name) == canonicalize_name(package) and extra[1] != "dev":
+            return f'pip install "spikelm[{extra[1]}]"'
+    return f"pip install {package}"
 
 
 def version_of(library: str) -> str | None:

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from spikelm.machine.offline import offline_variables
+from spikelm.machine.offline import offline_reason, offline_variables
+from spikelm.machine.questions import Question
 
 HUB = "https://huggingface.co"
 WANDB = "https://api.wandb.ai"
 PORTS = {"http": 80, "https": 443}
+PATIENCE = 5  # seconds for the hub to say anything
+_answered: set[str] = set()  # addresses of hubs that did
 WANDB_OFF = ("offline", "disabled", "dryrun")
 
 
@@ -65,6 +68,46 @@ def unreachable(address: str, seconds: float) -> str:
     A resolver may take longer than `seconds`: whoever asks waits no longer than they want to (questions.py).
     """
     try:
+        return _asked(address, seconds)
+    except urllib.error.HTTPError as answer:  # whatever it answers, it is there; but not when it is down
+        return f"it answers with code {answer.code}" if answer.code >= 500 else ""
+
+
+def cannot_fetch() -> str:
+    """Why what the hub's cache lacks cannot be fetched, to stand after a colon; nothing where the hub answers."""
+    if reason := offline_reason():
+        return reason
+    silence = hub_silence()
+    return f"it is not in the hub's cache, and {silence}" if silence else ""
+
+
+def hub_silence() -> str:
+    """That the hub does not answer, and why; nothing where it does, or where a variable forbids to ask.
+
+    Its library would try again and again for a minute or two before it says a word.
+    """
+    service = hub()
+    if service.forbidden or service.address in _answered:
+        return ""
+    silence = Question(lambda: _silence(service.address)).answer(PATIENCE + 1)
+    if silence == "":
+        _answered.add(service.address)
+        return ""
+    return f"{service.host} cannot be reached ({silence or f'no answer within {PATIENCE} seconds'})"
+
+
+def _silence(address: str) -> str:
+    """Why nobody answers at all: a refusal is an answer, and a certificate that Python does not know is one, too."""
+    try:
+        reason = _asked(address, PATIENCE)
+    except urllib.error.HTTPError:
+        return ""
+    return "" if "CERTIFICATE_VERIFY_FAILED" in reason else reason
+
+
+def _asked(address: str, seconds: float) -> str:
+    """Why there is no answer, or nothing; an answer that is a refusal is raised."""
+    try:
         parts = urlsplit(address)
         place = f"{parts.scheme}://{parts.hostname}:{parts.port or PORTS[parts.scheme]}/"  # no name, no password
     except (KeyError, ValueError):
@@ -73,8 +116,8 @@ def unreachable(address: str, seconds: float) -> str:
     try:
         with urllib.request.urlopen(request, timeout=seconds):
             return ""
-    except urllib.error.HTTPError as answer:  # whatever it answers, it is there; but not when it is down
-        return f"it answers with code {answer.code}" if answer.code >= 500 else ""
+    except urllib.error.HTTPError:
+        raise
     except urllib.error.URLError as error:
         return str(error.reason)
     except (OSError, ValueError, http.client.HTTPException) as error:

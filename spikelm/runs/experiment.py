@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import sys
 import time
 import traceback
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
 from spikelm.machine.disk import cannot_write, disk_is_full
 from spikelm.machine.environment import Environment, environment
+from spikelm.machine.services import hub_silence
 from spikelm.machine.signals import listening
 from spikelm.machine.torch_build import build_of
 from spikelm.runs.identity import id_of
@@ -71,6 +73,11 @@ def _run_or_find(config: Config, console: Console, whole: bool) -> Finished:
             f"finished before, from the store: {run.directory} ({only}force=true runs it again)", soft_wrap=True
         )
         return Finished(result, run.directory)
+    if config.source.name == "hub" and not config.source.mirror and (silence := hub_silence()):
+        said = f"warning: {silence}; what is not in the hub's cache cannot be read"
+        console.print(said, style="yellow", soft_wrap=True)
+    if "torch" not in sys.modules:
+        console.print(f"{config.task.name} {label(config)} is a new run ({run.id}); loading torch", soft_wrap=True)
     from spikelm.training.launch import refuse_what_cannot_train  # takes seconds to load, and a finished run needs none
 
     refuse_what_cannot_train(config)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from spikelm.config.redact import redacted
 from spikelm.store.atomic import plain
 
 Mode = Literal["online", "offline", "disabled"]
@@ -161,7 +162,8 @@ class WandbTracker(Tracker):
             except (Exception, SystemExit) as error:
                 where = f"{self._job.directory}/wandb/offline-run-*-{self._job.run_id}"
                 later = f"tracking offline, upload later with: wandb sync {where}"
-                self._say("online", f"W&B cannot be reached ({_reason(error)}); {later}")
+                trouble = str(error) if isinstance(error, _NoKey) else f"W&B cannot be reached ({_reason(error)})"
+                self._say("online", f"{trouble}; {later}")
                 wandb.teardown()  # the failed attempt still holds the run id
         return self._init(wandb, "offline")
 
@@ -169,9 +171,8 @@ class WandbTracker(Tracker):
         job = self._job
         job.directory.mkdir(parents=True, exist_ok=True)  # wandb would silently use a temporary one
         wandb.setup(settings=wandb.Settings(silent=True))
-        # A missing key must not become a prompt that nobody sees.
-        if mode == "online" and not wandb.login(prompt=False, verify=False):
-            raise RuntimeError("not logged in: run `wandb login`")
+        if mode == "online":
+            _log_in(wandb)
         settings = wandb.Settings(
             console="off",
             silent=True,
@@ -204,6 +205,23 @@ class WandbTracker(Tracker):
                 run.summary.update(values)
         except (Exception, SystemExit) as error:
             self._say("send", f"W&B refused metrics ({_reason(error)}); metrics.csv has them all")
+
+
+class _NoKey(Exception):
+    """W&B has no key, or one that cannot be a key; nobody was asked over a network."""
+
+
+def _log_in(wandb: Any) -> None:
+    """Find the key; a missing one must not become a prompt that nobody sees."""
+    set_it = "set it with: wandb login, or WANDB_API_KEY=... in the environment"
+    try:
+        found = wandb.login(prompt=False, verify=False)
+    except Exception as error:
+        if type(error).__name__ != "AuthenticationError":
+            raise
+        raise _NoKey(f"the key of W&B is malformed ({redacted(str(error)).rstrip('.')}); {set_it}") from error
+    if not found:
+        raise _NoKey(f"W&B has no key of yours; {set_it}")
 
 
 def _reason(error: BaseException) -> str:

@@ -19,6 +19,7 @@ from spikelm.training.devices.ranks import summed
 from spikelm.training.modules import StageModule
 
 EXPLODED = 1e6  # times the first loss: nothing is learned any more
+SILENCE = 20.0  # seconds without a line, where nobody sees a bar
 PATIENCE = 5  # looks in a row at a gradient whose norm is not finite: mixed precision may have one now and then
 Log = Callable[[int, dict[str, float]], None]
 
@@ -42,18 +43,19 @@ class Recorder(L.Callback):
 
 
 class ProgressLine(L.Callback):
-    """A bar on a terminal, a line every tenth of the way elsewhere."""
+    """A bar on a terminal; elsewhere a line after the first step, at every tenth of the way, and now and then."""
 
     def __init__(self, console: Console, title: str, total: int) -> None:
         self.console = console
         self.title = title
         self.total = total
         self.bar: Progress | None = None
-        self.said = 0
-        self.started = time.monotonic()
+        self.tenths = 0  # of the way, told
+        self.started = self.told = time.monotonic()
 
     def on_train_start(self, trainer: L.Trainer, module: Any) -> None:
         self.started, self.first = time.monotonic(), trainer.global_step
+        self.tenths = self.first * 10 // self.total
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             self.bar = Progress(
@@ -68,15 +70,21 @@ class ProgressLine(L.Callback):
             if step % 10 == 0:
                 self.bar.update(self.task, loss=f"loss {_loss(module, outputs):.3f}")
             self.bar.update(self.task, completed=step)
-        elif step * 10 // self.total > self.said:
-            self.said = step * 10 // self.total
-            pace = (time.monotonic() - self.started) / max(1, step - self.first)
-            loss = _loss(module, outputs)
-            self.console.print(
-                f"{self.title}: step {step}/{self.total}, loss {loss:.3f}, {pace * 1e3:.0f} ms per step, "
-                f"{pace * (self.total - step):.0f} s left",
-                highlight=False,
-            )
+        elif self._due(step):
+            line = f"{self.title}: step {step}/{self.total}, loss {_loss(module, outputs):.3f}"
+            if (done := step - self.first) > 1:  # the first step takes longer than others, and tells nothing of them
+                pace = (time.monotonic() - self.started) / done
+                line += f", {pace * 1e3:.0f} ms per step, {pace * (self.total - step):.0f} s left"
+            self.console.print(line, highlight=False)
+
+    def _due(self, step: int) -> bool:
+        """Whether a line is to be printed; the longer it takes, the longer the time between two of them."""
+        now, tenths = time.monotonic(), step * 10 // self.total
+        silence = max(SILENCE, (now - self.started) / 20)
+        if step > self.first + 1 and tenths == self.tenths and now - self.told < silence:
+            return False
+        self.tenths, self.told = tenths, now
+        return True
 
     def on_train_end(self, trainer: L.Trainer, module: Any) -> None:
         self.stop()

@@ -85,7 +85,12 @@ def refuse_what_cannot_train(config: Config) -> None:
 
 
 def refuse_without_gpu(config: Config, accelerator: bool) -> None:
-    """At the paper's sizes a CPU would train for years: it does so only where it is asked for by name."""
+    """A GPU that was asked for, or a scale at which a CPU would train for years, unless it is asked for by name."""
+    if config.trainer.accelerator in ("gpu", "cuda") and not accelerator:
+        raise ConfigError(
+            f"trainer.accelerator={config.trainer.accelerator}, but torch sees no GPU here",
+            "spikelm-doctor says what is missing; trainer.accelerator=cpu trains on the CPU",
+        )
     if config.scale == "paper" and config.trainer.accelerator != "cpu" and not accelerator:
         raise ConfigError(
             "scale=paper is made for GPUs, and torch sees none here",

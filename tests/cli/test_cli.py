@@ -124,3 +124,18 @@ def test_a_sweep_of_dry_runs_ends_with_one_line_per_system(runs_dir: Path) -> No
     assert {"BERT_3L", "Q2BERT", "ELMo", "SpikeBERT", "LIF-BERT*", "SpikingFormer"} <= {row[0] for row in rows}
     assert "…" not in done.stdout, "nothing is cut off"
     assert not list(runs_dir.glob("*/*/status.json")), "no run was started"
+
+
+def test_the_first_word_of_a_run_comes_before_torch_is_loaded(runs_dir: Path) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(PROJECT)!r})\n"
+        "class Never:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch': raise SystemExit('now torch is loaded')\n"
+        "sys.meta_path.insert(0, Never())\n"
+        "sys.argv = ['spikelm-run', 'scale=smoke', 'task=glue/rte']\n"
+        "from spikelm.cli.main import run\nrun()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "now torch is loaded" in done.stderr
+    assert done.stdout.startswith("glue/rte bispike-T1-k2-bert_tiny-smoke-embedded-s42 is a new run (")

@@ -10,7 +10,7 @@ from spikelm.cli.command_line import precheck
 from spikelm.config.checks import all_keys
 from spikelm.config.compose import load_config
 from spikelm.config.plugins import option_names
-from spikelm.config.settings.fields import nearest
+from spikelm.config.suggestions import nearest
 from spikelm.errors import ConfigError
 from spikelm.runs.identity import identity
 from spikelm.runs.labels import label

@@ -13,7 +13,7 @@ from spikelm.config.shown import applicable
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    assert precheck(["--cfg", "job", *words]) is False
+    assert precheck(["--cfg", "job", *words]) is None
     found: dict[str, Any] = yaml.safe_load(capsys.readouterr().out)
     return found
 

@@ -227,7 +227,14 @@ def test_the_command_reads_the_store_and_overrides_make_another_file(tmp_path: P
     assert '"ours": 0.5' not in others[0].read_text(), "runs with other settings are others"
 
 
-@pytest.mark.parametrize(("word", "says"), [("task=glue/rte", "--tasks"), ("--sede", "neither"), ("foo", "neither")])
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("task=glue/rte", "--tasks"),
+        ("--sede", "has no option --sede; did you mean --seeds"),
+        ("foo", "has no argument foo"),
+    ],
+)
 def test_what_a_table_cannot_be_given_is_refused(word: str, says: str, tmp_path: Path) -> None:
     from spikelm.cli.report import main
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -224,7 +226,25 @@ def test_no_login_becomes_offline_files(tmp_path: Path, monkeypatch: pytest.Monk
     tracker = track(tmp_path, said)
     tracker.finish(ok=True)
     assert [told["mode"] for told in fake.inits] == ["offline"]
-    assert "wandb login" in said[0]
+    assert said[0].startswith("W&B has no key of yours; set it with: wandb login")
+
+
+def test_a_malformed_key_is_called_malformed_and_not_told(tmp_path: Path) -> None:
+    """The real library, in a process of its own: it keeps what it finds of keys."""
+    code = f"""
+from pathlib import Path
+from spikelm.runs.tracking import TrackedRun, make_tracker
+run = TrackedRun("spikelm", None, "1234abcd", "name", "group", [], {{}}, Path({str(tmp_path)!r}))
+make_tracker(run, "online", print, finish_seconds=60).finish(ok=True)
+"""
+    env = {**os.environ, "WANDB_MODE": "online", "WANDB_API_KEY": "a-short-key", "HOME": str(tmp_path)}
+    env["WANDB_BASE_URL"] = "http://127.0.0.1:9"  # nobody is asked
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    said = done.stdout.splitlines()[0]
+    assert said.startswith("the key of W&B is malformed (WANDB_API_KEY invalid: API key must have 40+ characters")
+    assert "set it with: wandb login, or WANDB_API_KEY=... in the environment; tracking offline" in said
+    assert "cannot be reached" not in done.stdout
+    assert "a-short-key" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("error", [RuntimeError("broken"), SystemExit(1)])

@@ -140,4 +140,6 @@ def test_the_papers_sizes_are_not_trained_on_a_cpu_by_accident() -> None:
     assert "trainer.accelerator=cpu" in caught.value.fix
     refuse_without_gpu(load_config([*LARGE]), accelerator=True)
     refuse_without_gpu(load_config([*LARGE, "trainer.accelerator=cpu"]), accelerator=False)
+    with pytest.raises(ConfigError, match=r"trainer\.accelerator=gpu, but torch sees no GPU here"):
+        refuse_without_gpu(load_config(["trainer.accelerator=gpu"]), accelerator=False)
     refuse_without_gpu(load_config(["scale=mini", "task=pretrain"]), accelerator=False)

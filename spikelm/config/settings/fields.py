@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, field, fields, is_dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
+from spikelm.config.suggestions import nearest
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 
 PRETRAINING, GENERAL, FINE_TUNING = "pretraining", "general distillation", "fine-tuning"
 EVERY_RUN = frozenset({PRETRAINING, GENERAL, FINE_TUNING})
 NO_RUN: frozenset[str] = frozenset()  # where files are, how a run is shown: nothing that changes a result
+OF_TYPE = {bool: Rule(flag=True), int: Rule(whole=True), float: Rule()}
 LEFT_OUT = object()  # a value that counts as this is not written into an id at all
 
 
@@ -56,6 +57,18 @@ def not_valid(key: str, value: Any, rule: Rule) -> str:
     return f"{key}={value} is not valid; it is {rule}"
 
 
+def rule_of(schema: type, key: str) -> Rule | None:
+    """What the field with a dotted key may be: its rule, else what its type says; None where there is no such field."""
+    name, _, rest = key.partition(".")
+    item = next((item for item in fields(schema) if item.name == name), None)
+    if item is None:
+        return None
+    kind = get_type_hints(schema)[name]
+    if rest:
+        return rule_of(kind, rest) if is_dataclass(kind) and isinstance(kind, type) else None
+    return item.metadata.get("rule") or OF_TYPE.get(kind)
+
+
 def _check_finite(value: Any, key: str) -> None:
     """Every number of a config is finite: anything else can be neither compared, recorded nor trained with."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -83,16 +96,3 @@ def decided(node: Any, run: str) -> dict[str, Any]:
         if value is not LEFT_OUT:
             record[item.name] = value
     return record
-
-
-def nearest(word: str, valid: Iterable[str]) -> str:
-    """The end of a message: the valid name that was probably meant, else all of them where they are few."""
-    names = sorted(set(valid))
-    last_parts = {name.rpartition("/")[2].rpartition(".")[2]: name for name in names}
-    close = difflib.get_close_matches(word, names, n=1) or [
-        last_parts[match]
-        for match in difflib.get_close_matches(word.rpartition("/")[2].rpartition(".")[2], last_parts, n=1)
-    ]
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; valid: {', '.join(names)}" if len(names) <= 12 else ""

@@ -17,7 +17,8 @@ from spikelm.data.sources.streams import Document, chunks, in_turns
 from spikelm.data.sources.task_files import SHARD, listing
 from spikelm.data.sources.text_files import plain_sentences
 from spikelm.errors import DataError
-from spikelm.machine.offline import offline_reason, online_fix
+from spikelm.machine.offline import online_fix
+from spikelm.machine.services import cannot_fetch
 
 GLUE = "nyu-mll/glue"
 BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".txt": "text"}  # ending -> datasets' reader
@@ -248,12 +249,12 @@ def _cached_snapshot(repository: Repository) -> Path | None:
 
 def _snapshot(repository: Repository) -> Path:
     """The folder of the repository in the hub's cache, brought up to date unless offline."""
-    reason = offline_reason()
+    reason = cannot_fetch()
     try:
         return _download(repository, local=bool(reason))
     except (OSError, ValueError) as error:
         at = f" at revision {repository.revision}" if repository.revision else ""
-        fix = f"{online_fix()}{_fix(repository)}, or a task of source=embedded, which needs no network"
+        fix = f"{online_fix()}{_fix(repository)}, or source=embedded, which needs no network"
         raise DataError(f"{repository.repo}{at} could not be loaded: {reason or _first_line(error)}", fix) from error
 
 

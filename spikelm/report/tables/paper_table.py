@@ -10,7 +10,7 @@ from statistics import fmean
 import yaml
 
 from spikelm.config.paths import config_dir
-from spikelm.config.settings.fields import nearest
+from spikelm.config.suggestions import nearest
 from spikelm.errors import ConfigError
 
 #: a value as the paper prints it: with all of its digits, a word, or nothing

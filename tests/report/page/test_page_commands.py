@@ -9,7 +9,7 @@ import pytest
 from made_up import run_id, write
 
 from spikelm.cli.report import main
-from spikelm.errors import SpikeLMError
+from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.report.page import serve as server
 from spikelm.report.query import rerun
 
@@ -51,9 +51,9 @@ def test_page_and_serve_take_the_store_and_the_port(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(server, "serve", lambda *args: asked.extend(args))
     main(["serve", "--runs-dir", str(tmp_path), "--to", str(to), "--port", "0", "--every", "0.1"])
     assert asked == [tmp_path, to, 0, 0.5], "no faster than twice a second"
-    with pytest.raises(SystemExit):
+    with pytest.raises(ConfigError, match="--port many is not a whole number"):
         main(["serve", "--port", "many"])
-    with pytest.raises(SystemExit):
+    with pytest.raises(ConfigError, match="has no argument k=3"):
         main(["page", "k=3"])
 
 

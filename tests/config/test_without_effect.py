@@ -1,0 +1,69 @@
+"""A setting that makes no difference is said to make none: the run's id is the judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spikelm.cli.command_line import precheck
+from spikelm.config.compose import load_config
+from spikelm.config.shown import unread
+from spikelm.runs.identity import id_of
+
+
+def warned(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    precheck(list(words))
+    return capsys.readouterr().err
+
+
+UNREAD = [
+    (["neuron=lif"], "k=3", "neuron=lif has no k"),
+    (["neuron=ann"], "k=3", "neuron=ann has no k"),
+    (["neuron=ann"], "T=4", "neuron=ann is the plain model, which has no time steps"),
+    (["neuron=bispike"], "teacher.lr=0.5", "the run has no stage teacher"),
+    (["task=pretrain"], "finetune.lr=0.5", "the run has no stage finetune"),
+    (["neuron=ann"], "distill=logits", "nothing is distilled here"),
+]
+
+
+@pytest.mark.parametrize(("words", "override", "reason"), UNREAD, ids=str)
+def test_an_override_without_effect_is_told(
+    words: list[str], override: str, reason: str, capsys: pytest.CaptureFixture[str], runs_dir: Path
+) -> None:
+    assert warned(capsys, *words, override) == f"warning: {override} has no effect: {reason}\n"
+    assert id_of(load_config([*words, override])) == id_of(load_config(words))
+
+
+READ = [
+    (["neuron=bispike"], "k=3"),
+    (["neuron=lif"], "T=4"),
+    (["neuron=bispike"], "pretrain.lr=0.5"),
+    (["neuron=bispike", "distill=logits"], "teacher.lr=0.5"),
+    (["neuron=bispike"], "distill=logits"),
+    (["task=sum/xsum"], "task.generate.beams=3"),
+]
+
+
+@pytest.mark.parametrize(("words", "override"), READ, ids=str)
+def test_an_override_with_an_effect_is_no_warning(
+    words: list[str], override: str, capsys: pytest.CaptureFixture[str], runs_dir: Path
+) -> None:
+    assert warned(capsys, *words, override) == ""
+    assert id_of(load_config([*words, override])) != id_of(load_config(words))
+
+
+def test_a_sweep_over_k_says_which_jobs_are_one_run(capsys: pytest.CaptureFixture[str], runs_dir: Path) -> None:
+    said = warned(capsys, "-m", "neuron=lif,bispike", "k=2,3")
+    assert said == (
+        "warning: k=2 and k=3 have no effect: neuron=lif has no k; jobs that differ in k alone are one run\n"
+    )
+    assert id_of(load_config(["neuron=lif", "k=2"])) == id_of(load_config(["neuron=lif", "k=3"]))
+
+
+def test_the_neuron_of_a_previous_student_may_read_k() -> None:
+    config = load_config(["system=bit_multi"])
+    assert unread(config, "k") == "neuron=elastic has no k"
+    assert config.previous is not None
+    config.previous = type(config.previous)(**{**vars(config.previous), "neuron": load_config([]).neuron})
+    assert unread(config, "k") == ""
