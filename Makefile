@@ -20,7 +20,7 @@ export HF_HUB_OFFLINE ?= 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-faults test-slurm check notebook bench reproduce-all reproduce-energy plan-all claims report clean
+.PHONY: help setup demo test test-slow test-faults test-slurm docs check notebook bench reproduce-all reproduce-energy plan-all claims report clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,11 +49,14 @@ test: $(READY) ## set up, then run the tests
 test-slow: $(READY) ## the tests that take minutes
 	$(BIN)/pytest -m "slow and not faults"
 
-test-faults: $(READY) ## kill, fill, damage and starve real runs (a quarter of an hour on two free cores; docs/reliability.md)
+test-faults: $(READY) ## kill, fill, damage and starve real runs (a quarter of an hour on two free cores; docs/internals/reliability.md)
 	$(BIN)/pytest -m faults tests/faults -v
 
 test-slurm: $(READY) ## sweeps on a Slurm of one node (apt-get install slurm-wlm munge; also part of test-faults)
 	$(BIN)/pytest -m faults tests/faults/test_slurm_sweeps.py -v
+
+docs: $(READY) ## build the documentation as a site: build/docs/index.html (every link and anchor is checked)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 check: $(READY) ## lint, types and import contracts
 	$(BIN)/ruff check .
@@ -99,5 +102,5 @@ clean: ## remove the environment and caches; runs stay
 	find . -name __pycache__ -not -path './runs/*' -prune -exec rm -rf {} +
 
 .PHONY: gpu-check
-gpu-check: $(READY) ## ten minutes on one GPU: does it compute what the CPU computes, how fast (QUICK=1, DEVICE=cpu; docs/doctor.md)
+gpu-check: $(READY) ## ten minutes on one GPU: does it compute what the CPU computes, how fast (QUICK=1, DEVICE=cpu; docs/guide/doctor.md)
 	$(BIN)/spikelm-doctor --check $(if $(QUICK),--quick) $(if $(DEVICE),--device $(DEVICE)) --json runs/gpu-check.json

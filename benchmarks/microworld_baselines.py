@@ -1,6 +1,6 @@
 """How much of the micro-world can be had without learning language: word counts, first sentences, a dictionary.
 
-python -m benchmarks.microworld_baselines    prints the tables of docs/microworld.md
+python -m benchmarks.microworld_baselines    prints the tables of docs/internals/microworld.md
 """
 
 from __future__ import annotations

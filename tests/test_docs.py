@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -13,7 +15,7 @@ import torch
 import yaml
 
 PROJECT = Path(__file__).resolve().parents[1]
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
 EXAMPLE = PROJECT / "tests" / "plugin" / "spikelm_example"
 
 
@@ -25,14 +27,29 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_of_a_page_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+    text = page.read_text()
+    targets = [*re.findall(r"\]\(([^)#\s]+)[^)]*\)", text), *re.findall(r'\bsrc(?:set)?="([^"]+)"', text)]
     local = [target for target in targets if "://" not in target]
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 
+def test_documents_that_the_package_names_are_there() -> None:
+    folders = ("spikelm", "conf", "tests", "benchmarks", "hydra_plugins", "examples")
+    files = [path for folder in folders for path in (PROJECT / folder).rglob("*") if path.is_file()]
+    files += [PROJECT / name for name in ("Makefile", "pyproject.toml", "constraints.txt")]
+    named = [
+        (str(file.relative_to(PROJECT)), path)
+        for file in files
+        if "__pycache__" not in file.parts
+        for path in re.findall(r"\bdocs/[\w/-]+\.(?:md|json|svg|png)\b", file.read_text(errors="replace"))
+    ]
+    assert len(named) > 50
+    assert [(file, path) for file, path in named if not (PROJECT / path).is_file()] == []
+
+
 def _block(language: str) -> str:
-    page = (PROJECT / "docs" / "extend.md").read_text()
-    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    page = (PROJECT / "docs" / "guide" / "extend.md").read_text()
+    text, *_others = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     return str(text)
 
 
@@ -65,3 +82,14 @@ def test_the_yaml_of_extend_md_names_every_setting_of_the_neuron(tmp_path: Path)
     parameters = inspect.signature(_module("shown", tmp_path / "adaptive.py").Adaptive).parameters
     settings = {name: value.default for name, value in parameters.items() if name not in ("T", "memory")}
     assert option == {"name": "adaptive", "_target_": "spikelm_example.adaptive.Adaptive", **settings}
+
+
+def test_the_site_is_whole_and_asks_no_network(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    built = sorted((tmp_path / "site").rglob("*.html"))
+    assert len(built) > len(list((PROJECT / "docs").rglob("*.md")))  # 404.html too
+    for page in built:
+        loaded = re.findall(r'<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)="([^"]+)"', page.read_text())
+        assert [address for address in loaded if address.startswith(("http:", "https:", "//"))] == [], page.name

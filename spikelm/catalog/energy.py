@@ -41,7 +41,7 @@ def energy_mj(terms: Iterable[Term], precision: Precision = "fp32") -> float:
         terms: The matrix products, for example `encoder_terms(layers, hidden, intermediate, length)`.
         precision: "fp32" (4.6 pJ for a MAC) or "fp16" (1.5 pJ), in 45 nm as in the paper.
 
-    Example:
+    Examples:
         >>> from spikelm.catalog.energy import encoder_terms, energy_mj
         >>> round(energy_mj(encoder_terms(layers=12, hidden=768, intermediate=3072, length=128)), 2)  # BERT_base
         51.4
@@ -66,7 +66,7 @@ def spiking_energy_mj(
     Raises:
         ConfigError: If the rate of a site is not given or does not lie between 0 and 1.
 
-    Example:
+    Examples:
         >>> from spikelm.catalog.energy import encoder_terms, spiking_energy_mj
         >>> terms = encoder_terms(layers=12, hidden=768, intermediate=3072, length=128)
         >>> rates = {term.site: 0.25 for term in terms}

@@ -1,5 +1,6 @@
-"""Packages that add neurons, tasks and systems from outside, by the entry point `spikelm.plugins` (docs/extend.md).
+"""Packages that add neurons, tasks and systems from outside, by the entry point `spikelm.plugins`.
 
+docs/guide/extend.md walks through one.
 Nothing of a plugin is imported here: its options are read from its conf/, its classes when a config names them.
 """
 

@@ -97,7 +97,7 @@ def audit(
     Raises:
         SpikeLMError: If no matrix product ran inside the model's layers.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from transformers import BertConfig, BertModel
         >>> from spikelm.measure.audit import audit

@@ -22,7 +22,7 @@ class FiringMeter:
     Args:
         model: A spiking model.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from transformers import BertConfig, BertModel
         >>> from spikelm.measure.firing import FiringMeter

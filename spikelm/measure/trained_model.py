@@ -101,7 +101,7 @@ def measure_firing(
     Returns:
         The firing rate of each site, between 0 and 1, in the order in which the neurons are called.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from transformers import BertConfig, BertModel
         >>> from spikelm.measure.trained_model import measure_firing

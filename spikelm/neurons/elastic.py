@@ -46,7 +46,7 @@ def _level(q: Tensor, low: int, high: int) -> Tensor:
 
 
 class Elastic(AmplitudeNeuron):
-    """Levels a {-1, 1}, unsigned a {0, 1}; two bits: a {-2..1}, unsigned a {0..3} (BiT, docs/lowbit.md).
+    """Levels a {-1, 1}, unsigned a {0, 1}; two bits: a {-2..1}, unsigned a {0..3} (BiT, docs/paper/lowbit.md).
 
     Attention probabilities are unsigned, and with `unsigned_ffn` the input of the second FFN linear, which follows a
     ReLU. a learns, from 2 mean|x| / sqrt(high) of the first batch (unsigned 4). `shift` adds one learned value per

@@ -21,7 +21,7 @@ class Neuron(nn.Module):
     Attributes:
         site: Where `spikify` put it, for example "encoder.layer.0.qkv_in".
 
-    Example:
+    Examples:
         >>> import torch
         >>> from spikelm.neurons import Neuron
         >>> class Sign(Neuron):

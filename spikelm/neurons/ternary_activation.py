@@ -12,7 +12,8 @@ from spikelm.rules import Positive
 class TernaryActivation(Neuron):
     """a sign(x) [|x| > d], d = 0.7 mean|x|, a = mean of |x| over |x| > d, for each time step.
 
-    TernaryBERT 2-2-2 computes d and a anew for every batch; the gradient passes where |x| < clip (docs/lowbit.md).
+    TernaryBERT 2-2-2 computes d and a anew for every batch; the gradient passes where |x| < clip
+    (docs/paper/lowbit.md).
     """
 
     def __init__(self, T: int, memory: bool = True, clip: Positive = 2.5) -> None:

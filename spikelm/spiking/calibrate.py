@@ -33,7 +33,7 @@ def calibrate(model: Any, batches: Mapping[str, Any] | Tensor | Iterable[Mapping
     Raises:
         ConfigError: If there is no batch, or no neuron in the model.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from transformers import BertConfig, BertModel
         >>> from spikelm.spiking import calibrate, neurons, spikify

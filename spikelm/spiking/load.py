@@ -30,7 +30,7 @@ def load_pretrained(folder: str | Path, **settings: Any) -> nn.Module:
     Raises:
         CheckpointError: If the folder holds no saved model, or one of an unknown class.
 
-    Example:
+    Examples:
         >>> import tempfile, torch
         >>> from transformers import BertConfig, BertModel
         >>> from spikelm.spiking import calibrate, load_pretrained, spikify

@@ -1,4 +1,4 @@
-"""One attention for all variants: what low-bit systems do between query, key and value (docs/lowbit.md).
+"""One attention for all variants: what low-bit systems do between query, key and value (docs/paper/lowbit.md).
 
 - quantized: query and attention probabilities are rounded by neurons too (TernaryBERT, BinaryBERT, BiT).
 - boolean: no softmax; a query attends to every key with a positive score (BiBERT's Bi-Attention).

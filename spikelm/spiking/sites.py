@@ -74,7 +74,7 @@ BERT = Stack(
     ),
 )
 
-# SpikingFormer has the same places; keys and values are normed before they are spiked (docs/spiking_rivals.md).
+# SpikingFormer has the same places; keys and values are normed before they are spiked (docs/paper/spiking_rivals.md).
 SPIKINGFORMER = replace(
     BERT,
     sites=tuple(

@@ -113,7 +113,7 @@ def spikify(
         ConfigError: If the neuron or one of its arguments is unknown or not valid, or if the model is of no known
             architecture or spiking already. The model is left as it was.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from transformers import BertConfig, BertForSequenceClassification
         >>> from spikelm.spiking import calibrate, spikify
@@ -171,7 +171,7 @@ def neurons(model: nn.Module) -> Iterator[Neuron]:
     Args:
         model: A model that `spikify` converted.
 
-    Example:
+    Examples:
         >>> from transformers import BertConfig, BertModel
         >>> from spikelm.spiking import neurons, spikify
         >>> sizes = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)

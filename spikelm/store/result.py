@@ -1,6 +1,7 @@
 """result.json: the one typed record of a finished run, its schema, and what readers compute from it.
 
-`python -m spikelm.store.result > docs/result_schema.json` publishes the JSON Schema; docs/result.md explains the keys.
+`python -m spikelm.store.result > docs/internals/result_schema.json` publishes the JSON Schema;
+docs/internals/result.md explains the keys.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def refuse_what_cannot_train(config: Config) -> None:
     if uses_gpu(config) and not torch.cuda.is_available():
         raise ConfigError(
             f"the driver knows GPUs, but torch {torch.__version__} cannot use them",
-            "make clean setup TORCH_INDEX=... (docs/speed.md), or trainer.accelerator=cpu",
+            "make clean setup TORCH_INDEX=... (docs/internals/speed.md), or trainer.accelerator=cpu",
         )
     refuse_too_large(config)
 

@@ -1,7 +1,7 @@
 """Tasks with text pairs: the Lightning modules of encoder-decoders, and the stage that trains them.
 
 A student learns from its plain teacher as DQ-BART does: cross entropy of the target, its teacher's logits, hidden
-states and attention maps (docs/distillation.md).
+states and attention maps (docs/guide/distillation.md).
 """
 
 from __future__ import annotations

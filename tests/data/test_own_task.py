@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -212,9 +211,9 @@ def test_the_command_line_takes_the_folder_of_options(conf: Path, mirror: Path) 
 
 
 def test_the_example_of_the_docs_is_a_task(conf: Path) -> None:
-    docs = (Path(__file__).resolve().parents[2] / "docs" / "data.md").read_text()
-    example = docs[docs.index("    # @package task") : docs.index("Then it is a task like any other")]
-    (conf / "task" / "reviews" / "verdict.yaml").write_text(textwrap.dedent(example))
+    docs = (Path(__file__).resolve().parents[2] / "docs" / "guide" / "data.md").read_text()
+    example = docs[docs.index("# @package task") : docs.index("```\n\nThen it is a task like any other")]
+    (conf / "task" / "reviews" / "verdict.yaml").write_text(example)
     task = config(conf, "source=hub").task
     assert (task.repo, task.hub, task.labels) == (REPO, "small", ["avoid", "buy"])
     assert task.file_columns == {"review": "content", "label": "verdict"}

@@ -83,12 +83,12 @@ def test_shares_and_means() -> None:
 
 
 def test_the_published_schema_is_that_of_the_code() -> None:
-    published = (PROJECT / "docs" / "result_schema.json").read_text()
-    assert published == json_schema(), "python -m spikelm.store.result > docs/result_schema.json"
+    published = (PROJECT / "docs" / "internals" / "result_schema.json").read_text()
+    assert published == json_schema(), "python -m spikelm.store.result > docs/internals/result_schema.json"
 
 
 def test_every_key_is_explained() -> None:
-    page = (PROJECT / "docs" / "result.md").read_text()
+    page = (PROJECT / "docs" / "internals" / "result.md").read_text()
     names = {field.alias or name for name, field in Result.model_fields.items()}
     assert not [name for name in names if f"`{name}`" not in page]
 

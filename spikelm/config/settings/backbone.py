@@ -45,7 +45,7 @@ class BackboneConfig:
 
 @dataclass
 class VariantConfig:
-    """What a low-bit system changes in the model beside neurons and weights (docs/lowbit.md)."""
+    """What a low-bit system changes in the model beside neurons and weights (docs/paper/lowbit.md)."""
 
     attention: str = setting("real", Rule(choices=("real", "quantized", "boolean", "rank1")))
     activation: str | None = setting(None, Rule(choices=ACTIVATIONS, optional=True))  # of the FFN; null: the backbone's

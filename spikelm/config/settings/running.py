@@ -40,7 +40,8 @@ class TrainerConfig:
     progress: bool = setting(True, decides=NO_RUN)
     log_every: int = setting(20, COUNT, NO_RUN)
     checkpoint_every: int = setting(200, COUNT, NO_RUN)
-    # neurons: their kernels; model: the blocks of a BERT, neurons inside; auto: neurons on a GPU (docs/speed.md)
+    # neurons: their kernels; model: the blocks of a BERT, neurons inside; auto: neurons on a GPU
+    # (docs/internals/speed.md)
     compile: str = setting("auto", Rule(choices=("auto", "off", "neurons", "model")), counts_as={"auto": "off"})
     tflops: float | None = setting(None, Rule(above=0, optional=True), NO_RUN)  # of one device, for the plan's hours
     # Compute activations again instead of keeping them: less memory, same result; null: where nothing else fits.

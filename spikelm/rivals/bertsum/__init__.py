@@ -1,4 +1,4 @@
-"""BERTSUMABS: a BERT that reads sentences and a new decoder (Liu and Lapata, EMNLP 2019; docs/plain_rivals.md).
+"""BERTSUMABS: a BERT that reads sentences and a new decoder (Liu and Lapata, EMNLP 2019; docs/paper/plain_rivals.md).
 
 May import what rivals may.
 """

@@ -1,4 +1,4 @@
-"""GPT-2 that summarises without training, by a prompt (Radford et al., 2019; docs/plain_rivals.md).
+"""GPT-2 that summarises without training, by a prompt (Radford et al., 2019; docs/paper/plain_rivals.md).
 
 May import what rivals may.
 """

@@ -1,4 +1,4 @@
-"""The pointer-generator, which writes or copies words (See, Liu and Manning, ACL 2017; docs/plain_rivals.md).
+"""The pointer-generator, which writes or copies words (See, Liu and Manning, ACL 2017; docs/paper/plain_rivals.md).
 
 May import what rivals may.
 """

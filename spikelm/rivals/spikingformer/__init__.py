@@ -1,4 +1,4 @@
-"""SpikingFormer for text: BERT with a membrane residual (Zhou et al., 2023; docs/spiking_rivals.md).
+"""SpikingFormer for text: BERT with a membrane residual (Zhou et al., 2023; docs/paper/spiking_rivals.md).
 
 May import what rivals may.
 """

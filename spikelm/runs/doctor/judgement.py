@@ -1,4 +1,4 @@
-"""From what is there to what it is good for: one finding per subject. docs/doctor.md explains every line."""
+"""From what is there to what it is good for: one finding per subject. docs/guide/doctor.md explains every line."""
 
 from __future__ import annotations
 

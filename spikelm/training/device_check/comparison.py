@@ -3,7 +3,7 @@
 The reference is always the CPU in double precision. Values are compared one by one: two of them are apart when they
 differ by more than a share of the largest one. Rounding moves a membrane by some 1e-6 of its value, and where a
 threshold lies in between, a spike comes or goes: such flips cannot be avoided, so a small share of the values may be
-apart. docs/doctor.md says how the limits were chosen.
+apart. docs/guide/doctor.md says how the limits were chosen.
 """
 
 from __future__ import annotations
