@@ -115,7 +115,8 @@ def reference(args: argparse.Namespace) -> int:
     from spikelm.report.reproduce.reference import renew
 
     to = args.to.absolute()
-    path = renew(replace(selection_of(args), to=report_folder(args.runs_dir)), to)
+    selection = replace(selection_of(args), to=report_folder(args.runs_dir))
+    path = renew(selection, to, _seeds(args.further_seeds) if args.further_seeds else ())
     print(f"  written to {path}")
     return 0
 

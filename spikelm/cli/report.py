@@ -127,6 +127,9 @@ def main(argv: Sequence[str]) -> int:
         f"that can be kept under version control.\n\n{OVERRIDES}",
         {"spikelm-report reference --to FOLDER": "of the runs at scale=mini with seed 42"},
     )
+    kept.add_argument(
+        "--further-seeds", default="", metavar="N,N", help="keep the results of these seeds, too; tables stay without"
+    )
     kept.add_argument("--to", type=Path, required=True, metavar="DIR", help="the folder to make, or to make anew")
     for added in (tables, figures, stated, again, kept):
         _add_selection(added)

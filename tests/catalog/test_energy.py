@@ -122,7 +122,7 @@ def test_table_shows_every_term_in_80_columns() -> None:
         "51.399",
         "16.760",
         "13.741",
-        "10.056",
+        "10.06 mJ per",
         "pooler",
         "32.4%",
     ):

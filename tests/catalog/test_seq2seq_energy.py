@@ -160,7 +160,7 @@ def test_the_command_prints_every_term(capsys: pytest.CaptureFixture[str], monke
     text = capsys.readouterr().out
     for piece in (
         "31,293,702,144",
-        "143.95",
+        "144.0 mJ",
         "cross a x v",
         "cross_value_out",
         "lm head 2,470,625,280",

@@ -198,7 +198,7 @@ def test_the_embedded_rows_are_the_first_of_the_full_set() -> None:
         ("+task.generate.beamz=2", "did you mean task.generate.beams"),
         ("task.generate.no_repeat_ngram=-1", "at least 0"),
         ("task.generate.min_length=99", "is above task.generate.max_length"),
-        ("task.generate.length_penalty=x", "could not be converted to Float"),
+        ("task.generate.length_penalty=x", "it is a number"),
         ("task.target_length=1", "at least 3"),
         ("task.columns=[document]", "the source and the target"),
         ("task.languages=[en_XX]", "none or two"),

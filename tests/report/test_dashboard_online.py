@@ -40,9 +40,14 @@ def root(tmp_path: Path) -> Path:
 
 def dashboard(root: Path, url: str, **more: str) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    known |= {"HOME": str(root.parent), "WANDB_BASE_URL": url, "WANDB_API_KEY": KEY, "WANDB_ERROR_REPORTING": "false"}
+    known |= {
+        "SPIKELM_RUNS": str(root),
+        "HOME": str(root.parent),
+        "WANDB_BASE_URL": url,
+        "WANDB_API_KEY": KEY,
+        "WANDB_ERROR_REPORTING": "false",
+    }
     command = [sys.executable, "-c", "from spikelm.cli.main import report; report()", "wandb", "--mode", "online"]
-    command += ["--runs-dir", str(root)]
     return subprocess.run(command, env=known | more, capture_output=True, text=True, timeout=120)
 
 
@@ -80,7 +85,7 @@ def test_a_report_with_artifacts_a_workspace_and_a_document_arrive_and_are_renew
     assert [key["name"] for key in runs["grouping"]] == ["group", "jobType"]
     assert {"summary:score", "summary:energy_mj/fp32"} <= set(runs["runFeed"]["columnPinned"])
 
-    links = json.loads((root / "wandb-dashboard" / "saved.json").read_text())
+    links = json.loads((root / "report" / "wandb-dashboard" / "saved.json").read_text())
     assert all(links[what] in done.stdout for what in ("workspace", "report"))
     assert dashboard(root, server.url).returncode == 0
     assert len(server.views) == 2, "no second copy"

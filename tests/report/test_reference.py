@@ -25,7 +25,7 @@ def finish(root: Path, overrides: list[str], pretrained: str | None = None) -> s
     with run.lock():
         run.start(config, ENVIRONMENT)
         metrics = {"accuracy": 61.0, "loss": 1.0, "mlm_loss": 1.0}
-        more = {"run_id": run.id, "pretrained": pretrained, "config": config, "seconds": 1800.0}
+        more = {"run_id": run.id, "pretrained": pretrained, "config": config, "seconds": 1800.0, "seed": config.seed}
         run.finish(result(config.task.name, metrics, **more))
     return run.id
 
@@ -60,6 +60,18 @@ def test_nothing_kept_names_a_place_of_the_machine(selection: Selection, tmp_pat
     files = [path for path in (tmp_path / "kept").rglob("*") if path.is_file() and path.suffix not in (".png", ".pdf")]
     assert any(path.name == "result.json" for path in files)
     assert not [path for path in files if str(tmp_path) in path.read_text() or str(selection.root) in path.read_text()]
+
+
+def test_results_of_further_seeds_are_kept_beside_tables_without_them(selection: Selection, tmp_path: Path) -> None:
+    ids = {finish(selection.root, ["system=lif_bert", "task=glue/rte", f"seed={seed}"]) for seed in (42, 1)}
+    index = renew(selection, tmp_path / "kept", further_seeds=(1, 2)).read_text()
+    assert {run.id for run in Store(tmp_path / "kept").runs()} == ids
+    assert "further seeds: 1 of seed 1 of these results" in index
+    assert "--seeds 42,1,2 " in index
+    table = tmp_path / "kept" / "tables" / "table9-smoke-embedded-rte.json"
+    assert "±" not in table.read_text(), "the tables are those of one seed"
+    several = Selection("smoke", seeds=(42, 1), root=tmp_path / "kept")
+    assert all(Results(several).find("lif_bert", "glue/rte", seed).result for seed in (42, 1))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -101,13 +113,11 @@ def test_a_store_without_runs_makes_no_reference(selection: Selection, tmp_path:
     assert not (tmp_path / "new").exists()
 
 
-def test_where_a_reference_goes_has_to_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_a_reference_goes_has_to_be_said() -> None:
     from spikelm.cli.report import main
 
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(ConfigError, match="needs --to"):
         main(["reference"])
-    assert ended.value.code == 2
-    assert "--to" in capsys.readouterr().err
 
 
 def test_a_folder_of_something_else_is_not_replaced(selection: Selection, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from spikelm.measure.workload import parameter_count
 from spikelm.models.bert import bert_config
 from spikelm.runs import plan as plan_module
 from spikelm.runs.experiment import open_run
-from spikelm.runs.plan import make_plan, plan_run, planned_run, show_plan, show_plans
+from spikelm.runs.plan import WIDTH, make_plan, plan_run, planned_run, show_plan, show_plans
 
 
 @pytest.mark.parametrize("backbone", ["bert_tiny", "bert_mini", "bert_base", "bert_3l"])
@@ -150,7 +150,7 @@ def test_rivals_have_hours_and_disk_too(system: str, runs_dir) -> None:
 def test_what_a_sweep_writes_down_is_the_plan_again(runs_dir) -> None:
     planned = plan_run(load_config(["scale=paper", "task=glue/rte", "trainer.tflops=14"]))
     assert planned_run(json.loads(json.dumps(asdict(planned)))) == planned
-    console = Console(record=True, width=160)
+    console = Console(record=True, width=WIDTH)
     show_plans([planned], console)
     text = console.export_text()
     assert f"{planned.plan.cost.flops:.1e}" in text

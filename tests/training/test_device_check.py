@@ -203,7 +203,7 @@ def test_the_table_names_what_is_not_ok(capsys: pytest.CaptureFixture[str]) -> N
     assert "| neuron | 1 of 2 | values apart 5.0e-01 (1e-05) |" in printed
     assert "| problem | neuron lif T=4 | values apart 5.0e-01 (1e-05) |" in printed
     assert "| skipped | ranks two | there is one GPU |" in printed
-    assert "| fp32, eager | plain | 32 x 128 | 100,000 | 1.00 | 10.00 | 11.40 |" in printed
+    assert "| fp32, eager | plain | 32 x 128 | 100,000 | 1.00 | 10 GB | 11.4 GB |" in printed
     assert told(checks[2]) == "skipped ranks two: there is one GPU"
     assert json.loads(json.dumps(asdict(report)))["checks"][1]["measured"][0]["value"] == 0.5
 

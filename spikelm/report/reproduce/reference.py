@@ -34,14 +34,15 @@ from spikelm.store.store import Run, Store
 TITLE = "# Reference results"
 
 
-def renew(selection: Selection, target: Path) -> Path:
+def renew(selection: Selection, target: Path, further_seeds: Sequence[int] = ()) -> Path:
     """Make `target` anew from the finished runs of a selection; its index says what is missing.
 
+    Tables, figures and claims are those of the selection. Of further seeds the results alone are kept beside them.
     Nothing is lost: where the new one would lack a run of the one there is, or another file that is not made of its
     runs, the old one stays and an error says so.
     """
     _refuse_other_folder(target)
-    runs = _finished(selection)
+    runs = _finished(replace(selection, seeds=(*selection.seeds, *further_seeds)))
     _refuse_loss(selection, target, runs)
     if not runs:
         what = f"no finished run in {selection.root} belongs to a table or figure at {selection.where}"
@@ -49,7 +50,7 @@ def renew(selection: Selection, target: Path) -> Path:
     writable(target.parent)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as place:
         made = Path(place) / target.name
-        _make(selection, runs, made)
+        _make(selection, runs, made, further_seeds)
         if lost := [name for name in _files(target) if not _made_of_runs(name) and not (made / name).exists()]:
             raise _loss(selection, target, f"{len(lost)} of its {len(_files(target))} files, {lost[0]} for one")
         _exchange(made, target, Path(place) / "earlier")
@@ -100,7 +101,7 @@ def _made_of_runs(name: str) -> bool:
     return Path(name).parent in (Path("tables"), Path("figures"))
 
 
-def _make(selection: Selection, runs: Mapping[Run, Result], target: Path) -> None:
+def _make(selection: Selection, runs: Mapping[Run, Result], target: Path, further_seeds: Sequence[int]) -> None:
     """The whole folder: results, what the figures saw in weights, tables, figures, claims and index."""
     kept = [_keep(run, result, target) for run, result in runs.items()]
     folder = target / "figures" / "data"
@@ -119,7 +120,7 @@ def _make(selection: Selection, runs: Mapping[Run, Result], target: Path) -> Non
         write_figure(figure, target)
     verdicts = check_claims(results)
     write_claims(verdicts, here)
-    write_atomic(target / "README.md", _index(here, kept, tables, figures, verdicts))
+    write_atomic(target / "README.md", _index(here, kept, tables, figures, verdicts, further_seeds))
 
 
 def _finished(selection: Selection) -> dict[Run, Result]:
@@ -158,6 +159,7 @@ def _index(
     tables: Sequence[TableData],
     figures: Sequence[Drawn],
     verdicts: Sequence[Verdict],
+    further_seeds: Sequence[int],
 ) -> str:
     """The folder's README.md: what was made, by which command and when, what is missing, and the claims."""
     words = ["make", "reproduce-all", f"SCALE={selection.scale}"]
@@ -181,6 +183,7 @@ def _index(
         " `spikelm-report table 3 --runs-dir runs/reference` reads it, and what is copied into another store"
         " (`cp -rn runs/reference/. runs/`) is not run again unless its weights are needed.",
         "",
+        *_further(selection, kept, further_seeds),
         *(f"- [{table.name}](tables/{table.name}.md): {table.title}{_lacks(table.missing)}" for table in tables),
         "",
     ]
@@ -192,6 +195,20 @@ def _index(
     lines += [f"## Claims of the paper: {', '.join(counts)}", ""]
     lines += markdown_table(["section", "claim", "verdict", "ours (the paper's)"], rows)
     return "\n".join([*lines, ""])
+
+
+def _further(selection: Selection, kept: Sequence[Result], further_seeds: Sequence[int]) -> list[str]:
+    """What there is of seeds that the tables below do not show."""
+    counts = {seed: sum(result.seed == seed for result in kept) for seed in further_seeds}
+    if not any(counts.values()):
+        return []
+    told = ", ".join(f"{count} of seed {seed}" for seed, count in counts.items() if count)
+    seeds = ",".join(map(str, (*selection.seeds, *further_seeds)))
+    return [
+        f"Some systems were run with further seeds: {told} of these results. The tables and figures below are without"
+        f" them; `spikelm-report table 3 --seeds {seeds} --runs-dir runs/reference` prints mean ± standard deviation.",
+        "",
+    ]
 
 
 def _span(days: Sequence[str]) -> str:
