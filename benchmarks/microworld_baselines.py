@@ -12,12 +12,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from spikelm.data.microworld import SEQ2SEQ_TASKS, TASKS, glue, seq2seq
+from spikelm.data.microworld import SEQ2SEQ_ENTITIES, SEQ2SEQ_TASKS, TASKS, glue, seq2seq
 from spikelm.data.microworld.bilingual import PLACES
 from spikelm.data.microworld.clauses import TIMES
 from spikelm.data.microworld.romanian import ADJECTIVES, COUNTS, NOUNS, OWNERS
 from spikelm.data.microworld.romanian_verbs import HE, VERBS
-from spikelm.measure.text_metrics import ROUGE, text_metrics
+from spikelm.measure.text_metrics import ROUGE, entity_accuracy, text_metrics
 
 Row = dict[str, Any]
 
@@ -199,7 +199,11 @@ def text_scores(task: str, seed: int = 0) -> dict[str, dict[str, float]]:
     metrics = ROUGE if task in SENTENCES else ("bleu", "chrf")
     # A target of the training rows, whatever the source: what a model has that knows how targets look.
     texts_by_baseline = {**guesses(task, rows), "another's": [row[target] for row in splits["train"]]}
-    return {name: text_metrics(metrics, texts, references)[0] for name, texts in texts_by_baseline.items()}
+    return {
+        name: text_metrics((*metrics, "exact_match"), texts, references)[0]
+        | entity_accuracy(texts, references, SEQ2SEQ_ENTITIES[task])[0]
+        for name, texts in texts_by_baseline.items()
+    }
 
 
 def main() -> None:

@@ -31,14 +31,17 @@ class Timings:
                 self.paces.setdefault(group, []).append(pace)
 
     def about(self, config: Config) -> float | None:
-        """Of the same system and task; else by the steps of a task of its kind; else as long as one of its kind."""
+        """Of the same system and task; else by the steps of a task of its kind; else as long as one of its kind.
+
+        Of several equal runs the quickest counts: the others shared their cores with other work.
+        """
         seconds = self._about(config)
         return self.elsewhere.about(config) if seconds is None and self.elsewhere else seconds
 
     def _about(self, config: Config) -> float | None:
         group = _group(config)
         if same := self.same.get(_system(config)):
-            return statistics.median(same)
+            return min(same)
         if (steps := planned_steps(config)) and (paces := self.paces.get(group)):
             return statistics.median(paces) * steps * config.time_steps
         return statistics.median(self.kind[group]) if group in self.kind else None
