@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from made_up_result import made_up
+
 from spikelm.runs.timings import Timings
-from tests.made_up_result import made_up
 
 
 def test_of_equal_runs_the_quickest_counts() -> None:
