@@ -273,6 +273,6 @@ def test_help_tells_how_pretraining_data_is_made(capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as ended:
         prepare_main(["--help"])
     assert ended.value.code == 0
-    said = capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
     for words in ("spikelm-prepare scale=paper task=pretrain", "blank lines between documents", "--check", "--workers"):
         assert words in said

@@ -75,8 +75,8 @@ def test_a_setting_that_the_yaml_of_the_docs_leaves_out_is_checked_by_its_annota
     plugins.plugins.cache_clear()
     (page,) = (PROJECT / "docs").rglob("extend.md")
     (code,), (option,) = (
-        re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-        for language in ("python", "yaml")
+        [block for block in re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.M | re.S) if mark in block]
+        for language, mark in (("python", "class Adaptive"), ("yaml", "Adaptive"))
     )
     (site / "spikelm_example" / "adaptive.py").write_text(code)
     kept = [line for line in option.splitlines() if line.partition(":")[0] not in left_out.split()]
