@@ -76,7 +76,7 @@ def test_a_setting_that_the_yaml_of_the_docs_leaves_out_is_checked_by_its_annota
     (page,) = (PROJECT / "docs").rglob("extend.md")
     (code,), (option,) = (
         [block for block in re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.M | re.S) if mark in block]
-        for language, mark in (("python", "class Adaptive"), ("yaml", "Adaptive"))
+        for language, mark in (("python", "class Adaptive"), ("yaml", "_target_:"))
     )
     (site / "spikelm_example" / "adaptive.py").write_text(code)
     kept = [line for line in option.splitlines() if line.partition(":")[0] not in left_out.split()]
