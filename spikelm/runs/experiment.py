@@ -73,7 +73,8 @@ def _run_or_find(config: Config, console: Console, whole: bool) -> Finished:
             f"finished before, from the store: {run.directory} ({only}force=true runs it again)", soft_wrap=True
         )
         return Finished(result, run.directory)
-    if config.source.name == "hub" and not config.source.mirror and (silence := hub_silence()):
+    asks_hub = config.source.name == "hub" and not config.source.mirror
+    if asks_hub and not whole and (silence := hub_silence()):  # of what is needed first it was said already
         said = f"warning: {silence}; what is not in the hub's cache cannot be read"
         console.print(said, style="yellow", soft_wrap=True)
     if "torch" not in sys.modules:
@@ -243,7 +244,11 @@ def _tracker(config: Config, run: Run, console: Console) -> Tracker:
         config=plain(to_record(config)),
         directory=run.directory,
     )
-    return make_tracker(tracked, config.tracker.mode, console.print)  # type: ignore[arg-type]
+
+    def warn(message: str) -> None:
+        console.print(f"warning: {message}", style="yellow", soft_wrap=True, markup=False, highlight=False)
+
+    return make_tracker(tracked, config.tracker.mode, warn)  # type: ignore[arg-type]
 
 
 def _summary(result: Result) -> dict[str, Any]:
