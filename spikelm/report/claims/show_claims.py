@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from spikelm.catalog.quantities import counted
 from spikelm.report.claims.claims import Verdict
 from spikelm.report.query.output import writable
 from spikelm.report.query.selection import Selection
@@ -40,7 +41,7 @@ def show_claims(verdicts: Sequence[Verdict], selection: Selection, console: Cons
 
 def missing_text(one: Verdict) -> str:
     """How many runs a claim still needs."""
-    return f"{len(one.missing)} run{'s' if len(one.missing) > 1 else ''} missing"
+    return f"{counted(len(one.missing), 'run')} missing"
 
 
 def numbers_text(one: Verdict) -> str:
