@@ -49,6 +49,11 @@ def rows_text(rows: Mapping[str, int], available: Mapping[str, int]) -> str:
     return ", ".join(parts)
 
 
+def counted(number: int, word: str) -> str:
+    """A number of things: 1 run, 1,234 runs."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
 def bits_text(bits: int | float | str) -> str:
     """Bits of weights or activations, the three levels in a whole word."""
     return "ternary" if bits == "ter" else f"{bits:g}" if isinstance(bits, float) else str(bits)

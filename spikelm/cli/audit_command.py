@@ -18,7 +18,11 @@ AUDIT = Manual(
     "Loads the model of a finished run and looks at every matrix multiplication of a real forward pass: where one side "
     "is spikes, additions are enough. The verdict is compared with the one in the run's result.",
     {"spikelm-audit 3f2a": "the run whose id begins with 3f2a; spikelm-report lists the ids"},
-    {0: "the verdict is that of the result", 1: "it is another one, or there is no such run", 2: MISTAKE},
+    {
+        0: "the verdict is that of the result",
+        1: "it is another one, or the run is not finished, or its weights are gone",
+        2: f"{MISTAKE}; or no such run",
+    },
     ("docs/internals/result.md",),
 )
 

@@ -62,6 +62,7 @@ OPTIONS = {
     "help": "show this page",
     "version": "show the version",
 }
+METAVARS = {"overrides": "key=value", "config_dir": "DIR"}
 ROOT_KEYS = """\
 k=2            threshold over the mean |membrane| (bispike): a larger k fires less
 T=1            time steps
@@ -77,13 +78,7 @@ def run_parser() -> ManualParser:
     parser = ManualParser(RUN, parents=[get_args_parser()])
     for action in parser._actions:
         action.help = OPTIONS.get(action.dest, argparse.SUPPRESS)
-        if action.dest == "overrides":
-            action.metavar, action.help = (
-                "key=value",
-                "a setting, or an option of a group: k=3 neuron=lif finetune.lr=1e-4",
-            )
-        if action.dest == "config_dir":
-            action.metavar = "DIR"
+        action.metavar = METAVARS.get(action.dest, action.metavar)
     return parser
 
 

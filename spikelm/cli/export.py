@@ -30,7 +30,7 @@ EXPORT = Manual(
         "spikelm-export 3f2a": "the run whose id begins with 3f2a, to exported-fp32 in its folder",
         "spikelm-export 3f2a --precision int8 --out FOLDER": "with linears of eight bits, elsewhere",
     },
-    {0: "done", 1: "there is no such run, or its model is gone", 2: MISTAKE},
+    {0: "done", 1: "the run is not finished, or its weights are gone", 2: f"{MISTAKE}; or no such run"},
     ("docs/guide/export.md",),
 )
 INPUTS = ["input_ids", "token_type_ids", "attention_mask"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spikelm.config.paths import default_runs_dir
 from spikelm.errors import CheckpointError, ConfigError, SpikeLMError
+from spikelm.report.query.output import naming_it, own_store
 from spikelm.store.store import RESULT_ONLY, Run, Store
 
 if TYPE_CHECKING:
@@ -29,9 +29,14 @@ class FoundRun:
 
     def __str__(self) -> str:
         """Id, task, system, seed, state and folder: what a command says of the run that it took."""
-        about = [self.config.task.name] if self.config else []
-        about += [self.result.system, f"seed {self.result.seed}"] if self.result else []
+        about = [] if self.config is None else [self.config.task.name, self._system(self.config)]
+        about += [f"seed {self.config.seed}"] if self.config else []
         return f"run {self.run.id}: {', '.join([*about, self.run.state])}, in {self.run.directory}"
+
+    def _system(self, config: Config) -> str:
+        from spikelm.runs.labels import title, with_steps
+
+        return with_steps(self.result.system if self.result else title(config), config)
 
 
 def find_run(name: str, root: Path) -> FoundRun:
@@ -45,7 +50,8 @@ def find_run(name: str, root: Path) -> FoundRun:
     if not matches and re.fullmatch("[0-9a-f]{1,16}", name):
         matches = [run for run in runs if run.id.startswith(name)]
     if not matches:
-        raise ConfigError(f"no run {name} in {store.root}", _listing(store.root))
+        listing = f"spikelm-report runs{naming_it(store.root)}"
+        raise ConfigError(f"no run {name} in {store.root}", f"{listing} lists the runs")
     found = [_read(run) for run in matches]
     if len(found) == 1:
         return found[0]
@@ -58,9 +64,11 @@ def find_result(name: str, root: Path) -> tuple[FoundRun, Result]:
     """A finished run and its result."""
     found = find_run(name, root)
     if found.result is None:
-        raise SpikeLMError(
-            f"run {name} is not finished ({found.run.state})", "run it again: it goes on where it stopped"
-        )
+        from spikelm.report.query.rerun import rerun_command
+
+        command = rerun_command(found.config) if found.config else ""
+        fix = f"it goes on where it stopped: {command}" if command else "run it again: it goes on where it stopped"
+        raise SpikeLMError(f"{found} is not finished", fix)
     return found, found.result
 
 
@@ -79,13 +87,8 @@ def weights_of(found: FoundRun, result: Result) -> Path:
 
 def _force(id: str) -> str:
     """What the command needs where the user's own store has a result of the run already."""
-    own = Store(default_runs_dir()).find(id)
+    own = Store(own_store()).find(id)
     return " force=true" if own is not None and own.finished else ""
-
-
-def _listing(root: Path) -> str:
-    other = "" if root == Path(default_runs_dir()) else f" --runs-dir {root}"
-    return f"spikelm-report runs{other} lists the runs"
 
 
 def _read(run: Run) -> FoundRun:

@@ -19,7 +19,7 @@ MISTAKE = "a mistake in the command, which the message names"
 #: exit codes of a command that only reads and answers
 ANSWERS = {0: "done", 2: MISTAKE}
 #: of a command that looks for a run
-FOUND = {0: "done", 1: "there is no such run", 2: MISTAKE}
+FOUND = {0: "done", 1: "the run is not finished, or its records cannot be read", 2: f"{MISTAKE}; or no such run"}
 #: of a command that trains
 TRAINS = {
     0: "done",

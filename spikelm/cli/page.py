@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
+from spikelm.catalog.quantities import counted
 from spikelm.cli.manual import FOUND
 from spikelm.cli.stores import RUN, add_to, target
 from spikelm.errors import SpikeLMError
@@ -77,7 +78,7 @@ def page(args: argparse.Namespace) -> None:
 
     console, site = Console(), Site(args.runs_dir, target(args))
     built = site.build()
-    said = f"page: {built.index} ({built.runs} runs, {built.written} pages written)"
+    said = f"page: {built.index} ({counted(built.runs, 'run')}, {counted(built.written, 'file')} written)"
     console.print(said, soft_wrap=True, highlight=False)
     if built.untold:  # the page can be looked at meanwhile, and what is stopped here the next build goes on with
         console.print(f"  working out the commands that make {built.untold} of the runs again, once for all")

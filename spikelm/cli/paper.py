@@ -14,7 +14,7 @@ from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import check_claims
 from spikelm.report.claims.show_claims import show_claims, write_claims
 from spikelm.report.figures.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
-from spikelm.report.query.output import is_own, report_folder
+from spikelm.report.query.output import naming_it, report_folder
 from spikelm.report.query.selection import Results, Selection, Wanted
 from spikelm.report.reproduce.launcher import chosen_launcher
 from spikelm.report.tables.build import build_table, refused_rows, table_runs
@@ -105,8 +105,8 @@ def reproduce(args: argparse.Namespace) -> int:
         verdicts = check_claims(fresh)
         write_claims(verdicts, selection)
         show_claims(verdicts, selection)
-    other = "" if is_own(selection.root) else f" --runs-dir {selection.root}"
-    Console().print(f"  as a page, with every run: spikelm-report page{other}", soft_wrap=True, highlight=False)
+    said = f"  as a page, with every run: spikelm-report page{naming_it(selection.root)}"
+    Console().print(said, soft_wrap=True, highlight=False)
     return code
 
 

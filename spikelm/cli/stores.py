@@ -18,7 +18,7 @@ def add_runs_dir(parser: argparse.ArgumentParser, trains: bool = False, **defaul
 
     A command of a command leaves the default to the latter.
     """
-    what = "the store to run in" if trains else "the store to read, to which nothing is written"
+    what = "the store to run in" if trains else "the store to read"
     own = default_runs_dir()
     parser.add_argument(
         "--runs-dir",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spikelm.catalog.quantities import counted
 from spikelm.cli.manual import MISTAKE, Manual, ManualParser
 from spikelm.cli.stores import add_runs_dir
 from spikelm.store.checksums import SEAL, SUMS, broken_seal, damaged, damaged_in
@@ -58,7 +59,7 @@ def verify_main(argv: Sequence[str]) -> int:
         print(f"{found.path}: {found.remedy}")
     if only:
         print(f"{RESULT_ONLY}: {only} of the runs, which came without weights and curves; their results are whole")
-    print(f"{runs} runs looked at, {left} files damaged")
+    print(f"{counted(runs, 'run')} looked at, {counted(left, 'file')} damaged")
     return 1 if left else 0
 
 
@@ -69,13 +70,13 @@ def damage_of(run: Run) -> Iterator[Damage]:
         yield Damage(run.directory / "result.json", f"{problem}; the same command makes the run again")
     names = damaged(run.directory, result.files) if result and not run.has_only(result) else []
     for name in names:
-        yield Damage(run.directory / name, _remedy(name))
+        yield Damage(run.directory / name, f"{_wrong(run.directory / name)}; {_remedy(name)}")
     if "metrics.csv" not in names and (gap := missing_steps(run, result)):
         yield Damage(run.directory / "metrics.csv", f"{gap}; {_remedy('metrics.csv') if result else AGAIN}")
     for seal in sorted(run.checkpoints.glob(f"*.ckpt{SEAL}")):
         path = seal.with_name(seal.name.removesuffix(SEAL))
         if path.exists() and broken_seal(path):
-            yield Damage(path, "a run that goes on puts it aside and takes the checkpoint before it")
+            yield Damage(path, f"{_wrong(path)}; a run that goes on puts it aside and takes the one before it")
 
 
 def missing_steps(run: Run, result: Result | None) -> str:
@@ -92,9 +93,13 @@ def missing_steps(run: Run, result: Result | None) -> str:
     return f"begins at step {begins}, without the loss of step {first}, the first that the run logs"
 
 
+def _wrong(path: Path) -> str:
+    return "not as it was written" if path.exists() else "missing"
+
+
 def _remedy(name: str) -> str:
     if name.startswith("model/"):
-        return "made again as soon as a run needs it"
+        return "a run that needs it makes it again"
     if name == "config.yaml":
         return "spikelm-verify --repair writes it again from the result, which is whole"
     return f"the result itself is whole; {AGAIN}"
@@ -109,11 +114,11 @@ def _write_config(run: Run) -> bool:
 
 def damaged_caches(cache: Path) -> Iterator[Damage]:
     """Tokenised text, teachers' outputs and tokenizers that are not what they were."""
-    remedy = "made again by the next run that needs it"
+    remedy = "the next run that needs it makes it again"
     for sums in sorted(cache.glob(f"*/*/{SUMS}")):
         for name in damaged_in(sums.parent):
-            yield Damage(sums.parent / name, remedy)
+            yield Damage(sums.parent / name, f"{_wrong(sums.parent / name)}; {remedy}")
     for seal in sorted(cache.rglob(f"*{SEAL}")):
         path = seal.with_name(seal.name.removesuffix(SEAL))
         if path.exists() and broken_seal(path):
-            yield Damage(path, remedy)
+            yield Damage(path, f"{_wrong(path)}; {remedy}")

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
 from spikelm.catalog.kinds import UNLABELLED
 from spikelm.catalog.quantities import bits_text, duration, significant
 from spikelm.report.query.output import writable
 from spikelm.report.query.sweep_runs import Job, jobs_of, system_names
-from spikelm.report.tables.formats import markdown_table
+from spikelm.report.tables.formats import markdown_table, print_columns
 from spikelm.store.result import PRINTED, Result, number_text
 
 MEASURES = ("bits", "firing %", "mJ fp32", "of the ANN", "time")  # bits: of weights-activations
@@ -45,14 +45,9 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None, folde
         *MEASURES,
     ]
     lines = [[name, *_cells(jobs_of_system, tasks, losses)] for name, jobs_of_system in systems.items()]
-    shown = Table(title=title, title_justify="left")
-    for heading in headings:
-        shown.add_column(heading, justify="left" if heading == "system" else "right", no_wrap=True)
-    for line in lines:
-        shown.add_row(*line)
-    widths = [max(map(len, column)) + 3 for column in zip(headings, *lines, strict=True)]  # no name is cut short
-    console = Console(width=max(Console().width, 120, sum(widths) + 1))
-    console.print(shown)
+    console = Console()
+    console.print(title, soft_wrap=True, highlight=False)
+    print_columns(headings, [list(map(escape, line)) for line in lines], 1, console)
     if missing:
         console.print(f"  {len(missing)} of {len(jobs)} runs are not finished", soft_wrap=True)
     path = output or (folder or root / "report") / "tables" / f"{'-'.join(['scores', *scales, *sources])}.md"

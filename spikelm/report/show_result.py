@@ -22,6 +22,8 @@ NAMES = {
     "mlm_accuracy": "masked word accuracy, %",
     "nsp_accuracy": "next sentence accuracy, %",
     **{f"rouge{kind}": f"ROUGE-{kind}, F1 %" for kind in ("1", "2", "L", "Lsum")},
+    "exact_match": "exact match, %",
+    "entity_accuracy": "entity accuracy, %",
     "bleu": "BLEU (sacreBLEU)",
     "chrf": "chrF (sacreBLEU)",
 }

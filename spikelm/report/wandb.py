@@ -11,12 +11,11 @@ from typing import Any
 
 from rich.console import Console
 
-from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.report.appearance import look_of
-from spikelm.report.page.entries import RunRow, directories, read_record, row_of
+from spikelm.report.page.entries import directories, read_record, row_of
 from spikelm.report.query.output import writable
-from spikelm.runs.labels import tables_of
+from spikelm.runs.labels import labels
 from spikelm.runs.tracking import effective_mode
 from spikelm.store.atomic import write_json
 from spikelm.store.hashing import digest
@@ -185,15 +184,8 @@ def colours(root: Path) -> tuple[Coloured, ...]:
         if id is None or record.config is None:
             continue
         row = row_of(record)
-        found.append(Coloured(id, _group(record.config, row), row.task, look_of(row.system, row.T).colour))
+        found.append(Coloured(id, labels(record.config).group, row.task, look_of(row.system, row.T).colour))
     return tuple(found)
-
-
-def _group(config: Config, row: RunRow) -> str:
-    """What `labels` groups it by: first table and system; a run that departs from a system by what it is called."""
-    if row.system != config.system.title:
-        return row.system
-    return " ".join([*(f"table{number}" for number in tables_of(config.system.name, row.task)[:1]), config.system.name])
 
 
 def artifacts(root: Path, made: Path) -> dict[str, list[Path]]:

@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from spikelm.store.result import Result
     from spikelm.training.run_stage import Trained
 
+#: what is first said of a run that has no result, by its state
+KNOWN = {
+    "new": "is a new run",
+    "running": "is running in another process",
+    "interrupted": "was interrupted and goes on",
+    "failed": "failed and is tried again",
+}
 CHECKSUMMED = ("config.yaml", "environment.json", "metrics.csv", "model")  # of a run, in its result
 
 
@@ -73,11 +80,13 @@ def _run_or_find(config: Config, console: Console, whole: bool) -> Finished:
             f"finished before, from the store: {run.directory} ({only}force=true runs it again)", soft_wrap=True
         )
         return Finished(result, run.directory)
-    if config.source.name == "hub" and not config.source.mirror and (silence := hub_silence()):
+    asks_hub = config.source.name == "hub" and not config.source.mirror
+    if asks_hub and not whole and (silence := hub_silence()):  # of what is needed first it was said already
         said = f"warning: {silence}; what is not in the hub's cache cannot be read"
         console.print(said, style="yellow", soft_wrap=True)
     if "torch" not in sys.modules:
-        console.print(f"{config.task.name} {label(config)} is a new run ({run.id}); loading torch", soft_wrap=True)
+        about = KNOWN.get(run.state, "is made again")
+        console.print(f"{config.task.name} {label(config)} {about} ({run.id}); loading torch", soft_wrap=True)
     from spikelm.training.launch import refuse_what_cannot_train  # takes seconds to load, and a finished run needs none
 
     refuse_what_cannot_train(config)
@@ -243,7 +252,11 @@ def _tracker(config: Config, run: Run, console: Console) -> Tracker:
         config=plain(to_record(config)),
         directory=run.directory,
     )
-    return make_tracker(tracked, config.tracker.mode, console.print)  # type: ignore[arg-type]
+
+    def warn(message: str) -> None:
+        console.print(f"warning: {message}", style="yellow", soft_wrap=True, markup=False, highlight=False)
+
+    return make_tracker(tracked, config.tracker.mode, warn)  # type: ignore[arg-type]
 
 
 def _summary(result: Result) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from spikelm.catalog.energy import ceiling_mj, energy_mj
 from spikelm.catalog.kinds import UNLABELLED
-from spikelm.catalog.quantities import duration, gigabytes, millijoules, significant
+from spikelm.catalog.quantities import counted, duration, gigabytes, millijoules, significant
 from spikelm.config.devices import device_count, device_memory
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.stages import StageConfig
@@ -246,10 +246,10 @@ def _smaller(config: Config) -> str:
 
 def shared_batch(batch: int, devices: int, share: Share) -> str:
     """A batch as devices times parts times rows: 512 = 8 devices x 4 parts x 16 rows."""
-    factors = [f"{devices} device{'s' if devices > 1 else ''}"]
+    factors = [counted(devices, "device")]
     factors += [f"{share.accumulate} parts"] if share.accumulate > 1 else []
     most = "" if devices * share.accumulate * share.micro_batch == batch else "at most "
-    factors.append(f"{most}{share.micro_batch} row{'s' if share.micro_batch > 1 else ''}")
+    factors.append(f"{most}{counted(share.micro_batch, 'row')}")
     return f"{batch} = {' x '.join(factors)}"
 
 

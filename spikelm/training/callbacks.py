@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
+from spikelm.catalog.quantities import duration
 from spikelm.errors import TrainingError
 from spikelm.neurons import Neuron
 from spikelm.training.devices.ranks import summed
@@ -74,7 +75,8 @@ class ProgressLine(L.Callback):
             line = f"{self.title}: step {step}/{self.total}, loss {_loss(module, outputs):.3f}"
             if (done := step - self.first) > 1:  # the first step takes longer than others, and tells nothing of them
                 pace = (time.monotonic() - self.started) / done
-                line += f", {pace * 1e3:.0f} ms per step, {pace * (self.total - step):.0f} s left"
+                line += f", {pace * 1e3:.0f} ms per step"
+                line += f", {duration(pace * (self.total - step))} left" if step < self.total else ""
             self.console.print(line, highlight=False)
 
     def _due(self, step: int) -> bool:

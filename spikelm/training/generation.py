@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 
+from spikelm.catalog.quantities import duration
 from spikelm.data.batches.by_step import Batch
 from spikelm.measure.text_metrics import entity_accuracy, text_metrics
 
@@ -39,7 +40,7 @@ class ProgressLines:
         elif done * 10 // total > self.said:
             self.said = done * 10 // total
             left = (time.monotonic() - self.started) * (total - done) / done
-            line = f"{self.title}: {done} of {total} texts generated, {left:.0f} s left"
+            line = f"{self.title}: {done} of {total} texts generated{f', {duration(left)} left' if left else ''}"
             self.console.print(line, highlight=False, soft_wrap=True)
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from spikelm.catalog.quantities import bits_text, duration, gigabytes, millijoules, significant
+from spikelm.catalog.quantities import bits_text, counted, duration, gigabytes, millijoules, significant
 
 
 def test_three_digits_count_however_small_a_number_is() -> None:
@@ -21,6 +21,9 @@ def test_three_digits_count_however_small_a_number_is() -> None:
 @pytest.mark.parametrize(
     "shown, expected",
     [
+        (counted(1, "run"), "1 run"),
+        (counted(0, "run"), "0 runs"),
+        (counted(1234, "run"), "1,234 runs"),
         (significant(0), "0"),
         (significant(0.9999), "1.00"),
         (significant(51.41), "51.4"),

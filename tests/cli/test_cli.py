@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from made_up_result import ENVIRONMENT
+
+from spikelm.config.compose import load_config
+from spikelm.runs.experiment import open_run
 
 ENTRY = "import sys; from spikelm.cli.main import {0}; sys.argv[0] = 'spikelm-{0}'; {0}()"
 PROJECT = Path(__file__).resolve().parents[2]
@@ -126,7 +130,17 @@ def test_a_sweep_of_dry_runs_ends_with_one_line_per_system(runs_dir: Path) -> No
     assert not list(runs_dir.glob("*/*/status.json")), "no run was started"
 
 
-def test_the_first_word_of_a_run_comes_before_torch_is_loaded(runs_dir: Path) -> None:
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [("new", "is a new run"), ("running", "was interrupted and goes on"), ("failed", "failed")],
+)
+def test_the_first_word_of_a_run_comes_before_torch_is_loaded(state: str, says: str, runs_dir: Path) -> None:
+    if state != "new":
+        config = load_config(["scale=smoke", "task=glue/rte"])
+        run = open_run(config)
+        run.start(config, ENVIRONMENT)
+        if state == "failed":
+            run.fail("no reason")
     code = (
         f"import sys; sys.path.insert(0, {str(PROJECT)!r})\n"
         "class Never:\n"
@@ -138,4 +152,4 @@ def test_the_first_word_of_a_run_comes_before_torch_is_loaded(runs_dir: Path) ->
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "now torch is loaded" in done.stderr
-    assert done.stdout.startswith("glue/rte bispike-T1-k2-bert_tiny-smoke-embedded-s42 is a new run (")
+    assert done.stdout.startswith(f"glue/rte bispike-T1-k2-bert_tiny-smoke-embedded-s42 {says}")

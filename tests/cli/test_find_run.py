@@ -14,8 +14,9 @@ from spikelm.cli.find_run import find_run
 from spikelm.cli.report import main as report_main
 from spikelm.config.compose import load_config
 from spikelm.config.settings.schema import Config
-from spikelm.errors import CheckpointError, ConfigError
+from spikelm.errors import CheckpointError, ConfigError, SpikeLMError
 from spikelm.runs.experiment import open_run
+from spikelm.runs.identity import id_of
 from spikelm.store.checksums import file_sums
 from spikelm.store.store import Run, Store
 
@@ -25,7 +26,7 @@ WORDS = ["task=glue/rte", "scale=smoke", "neuron=bispike", "T=2"]
 
 def finished(root: Path, id: str, label: str) -> Run:
     run = Store(root).open(id, label, "glue/rte")
-    config = load_config(WORDS)
+    config = load_config([*WORDS, "seed=7"])
     run.start(config, ENVIRONMENT)
     run.finish(made_up(run_id=id, config=config, task="glue/rte", seed=7))
     return run
@@ -81,8 +82,22 @@ def test_a_run_is_found_by_its_folder_and_by_nothing_less(two: tuple[Run, Run], 
     elsewhere.mkdir()
     assert find_run(str(first.directory), elsewhere).run.id == FIRST, "a folder says where its store is"
     for name in ("", "-", "one-", "one-5", str(tmp_path), "6", f"one-{SECOND[:8]}"):
-        with pytest.raises(ConfigError, match="no run"):
+        with pytest.raises(ConfigError, match="no run") as caught:
             find_run(name, tmp_path)
+        assert caught.value.exit_code == 2, "as the manuals of the commands say"
+
+
+@pytest.mark.parametrize("command", ["audit", "export", "report run"])
+def test_a_run_that_is_not_finished_is_named_with_the_command_that_goes_on(command: str, tmp_path: Path) -> None:
+    run = Store(tmp_path).open(FIRST, "one", "glue/rte")
+    run.start(load_config(WORDS), ENVIRONMENT)
+    with pytest.raises(SpikeLMError) as caught:
+        COMMANDS[command](["5", "--runs-dir", str(tmp_path)])
+    assert caught.value.exit_code == 1
+    assert caught.value.what.startswith(f"run {FIRST}: glue/rte, BERT with bispike T=2 k=2, seed 42, ")
+    assert caught.value.what.endswith(f"in {run.directory} is not finished")
+    words = caught.value.fix.partition("it goes on where it stopped: spikelm-run ")[2].split()
+    assert id_of(load_config(words)) == id_of(load_config(WORDS))
 
 
 @pytest.mark.parametrize("command", ["audit", "export"])

@@ -57,6 +57,12 @@ def test_every_page_has_the_same_layout(command: tuple[str, ...]) -> None:
         assert re.search(r" {2,}\S|\]$|\|", line), f"an option without a word about it: {line}"
 
 
+@pytest.mark.parametrize("command", [("audit",), ("export",), ("report", "run"), ("report", "command")], ids=" ".join)
+def test_a_run_that_is_not_there_is_a_mistake_in_every_manual(command: tuple[str, ...]) -> None:
+    codes = called(*command, "--help")[1].split("EXIT CODES\n")[1]
+    assert re.search(r"^ +2 .*no such run", codes, re.MULTILINE)
+
+
 def documents() -> Iterator[str]:
     for command in PAGES:
         yield from re.findall(r"docs/[\w/-]+\.md", called(*command, "--help")[1])

@@ -78,6 +78,7 @@ def test_a_run_says_it_before_torch_is_loaded(silent_hub: str, runs_dir: Path) -
     with pytest.raises(DataError):
         run_experiment(config, Console(file=printed, width=200))
     assert printed.getvalue().startswith("warning: 127.0.0.1 cannot be reached")
+    assert printed.getvalue().count("warning:") == 1, "not again for the pretrained model, which comes first"
 
 
 def test_a_hub_that_answers_anything_is_left_to_its_library(monkeypatch: pytest.MonkeyPatch) -> None:

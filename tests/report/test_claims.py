@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 
 import pytest
 from canned import Canned, glue, result
+from rich.console import Console
 
 from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import AVERAGES, WIDTHS, Claim, Quantity, check_claim, evaluate, load_claims
-from spikelm.report.claims.show_claims import claims_dict, numbers_text
+from spikelm.report.claims.show_claims import claims_dict, numbers_text, show_claims
 from spikelm.report.query.selection import Results, Selection
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
@@ -170,3 +172,13 @@ def test_json_has_all_of_it(tmp_path: Path) -> None:
     assert told["counts"] == {"held": 0, "failed": 0, "not run": 1}
     assert (told["scale"], told["source"]) == ("smoke", "embedded")
     assert told["claims"][0]["missing"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_list_is_no_wider_than_the_terminal(width: int, tmp_path: Path) -> None:
+    store = Canned({}, tmp_path)
+    console = Console(width=width, file=io.StringIO(), record=True)
+    show_claims([check_claim(claim, store) for claim in load_claims()[:5]], store.selection, console)
+    lines = [line.rstrip() for line in console.export_text().splitlines()]
+    assert lines[0] == "5 claims at scale=smoke, source=embedded, seed 42: 0 held, 0 failed, 5 not run"
+    assert max(map(len, lines[1:])) in range(width - 2, width + 1), "all of it is used, and no more"

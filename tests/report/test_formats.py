@@ -117,7 +117,13 @@ def test_the_best_of_a_column_is_marked_ties_alike_and_the_plain_model_is_no_riv
     console = Console(width=200, record=True, file=io.StringIO(), force_terminal=True)
     show_table(data, console)
     assert "\x1b[1m70.1" in console.export_text(styles=True, clear=False)
-    assert "Plain models take no part" in console.export_text()
+    assert "Bold is the best of a column" in console.export_text()
+    piped = Console(width=200, file=io.StringIO())
+    show_table(data, piped)
+    text = piped.file.getvalue()  # type: ignore[attr-defined]
+    assert text.count(" *") == 1 + sum(map(len, best.values())), "each once, and in the note"
+    assert "*70.1" in text
+    assert "A number after * is the best of a column" in text
 
 
 def test_one_system_alone_is_not_the_best(data: TableData) -> None:

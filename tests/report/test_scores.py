@@ -13,7 +13,7 @@ from spikelm.config.compose import load_config
 from spikelm.errors import ConfigError
 from spikelm.report.figures.curves import SMOOTHED, curve_names, curves_title, draw_curves, drawn, read_metric, smooth
 from spikelm.report.query.sweep_runs import jobs_of
-from spikelm.report.scores import show_scores
+from spikelm.report.scores import MEASURES, show_scores
 from spikelm.runs.experiment import open_run
 
 TASKS = "task=glue/rte,glue/mrpc"
@@ -57,6 +57,18 @@ def test_scores_average_tasks_and_leave_out_what_is_missing(runs_dir: Path, caps
     assert spiking == "| BERT with bispike T=1 k=2 | 50.0 |  |  | 32-ternary | 40.0 | 0.500 | 1/8.0 | 90 s |"
     assert "- `spikelm-run task=glue/rte neuron=bispike seed=1` (50.00, 90 s" in path.read_text()
     assert "5 of 8 runs are not finished" in capsys.readouterr().out
+
+
+def test_columns_that_do_not_fit_are_printed_below(
+    runs_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    show_scores(["task=glue/rte,glue/mrpc", "neuron=ann,bispike"], runs_dir, None)
+    printed = capsys.readouterr().out.splitlines()
+    rows = [line for line in printed if line.startswith((" system", " BERT"))]
+    assert max(len(line) for line in rows) <= 80
+    heads = " ".join(line for line in rows if line.startswith(" system"))
+    assert all(heading in heads for heading in ("rte", "mrpc", "mean", *MEASURES))
 
 
 def test_a_system_at_two_T_is_two_rows_not_two_seeds(runs_dir: Path) -> None:

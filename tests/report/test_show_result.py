@@ -38,6 +38,12 @@ def test_small_numbers_have_digits_and_bits_are_a_word(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
+def test_the_unit_of_a_score_is_told() -> None:
+    text = shown(metrics={"rougeL": 61.0, "exact_match": 2.5, "entity_accuracy": 31.0, "exact_match_test": 3.0})
+    for words in ("ROUGE-L, F1 %", "exact match, % ", "entity accuracy, % ", "exact match, %, test"):
+        assert words in text
+
+
 def test_rows_that_were_left_out_are_counted() -> None:
     source = {"name": "local", "rows": {"train": 96, "validation": 48}, "content_hash": "ab"}
     assert "rows: train 96, validation 48\n" in shown(source=source)

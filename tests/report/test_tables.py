@@ -20,7 +20,7 @@ from spikelm.errors import ConfigError, DataError
 from spikelm.report.query.selection import SelectedRun
 from spikelm.report.tables.build import build_table, table_runs
 from spikelm.report.tables.cells import Cell
-from spikelm.report.tables.formats import markdown
+from spikelm.report.tables.formats import latex, markdown
 from spikelm.report.tables.paper_table import TABLES, PaperTable, load_table
 from spikelm.runs.experiment import open_run
 
@@ -62,10 +62,12 @@ def test_a_cell_without_all_of_its_seeds_says_how_many_it_has(store: Canned) -> 
     del store.known["spikelm_t4", "glue/rte", 2]
     data = build_table(rows(load_table(3), "spikelm_t4"), store)
     cells = data.lines[0].cells
-    assert (cells["rte"].ours_text, cells["avg"].ours_text) == ("50.0 (1 of 2 seeds)", "51.0 (1 of 2 seeds)")
+    assert (cells["rte"].ours_text, cells["avg"].ours_text) == ("50.0 (1 of 2)", "51.0 (1 of 2)")
     assert cells["cola"].ours_text == "51.0±1.4"
     assert cells["energy_fp32"].ours_text == "0.500", "one pretrained run for all seeds"
-    assert "A cell without all of its seeds says how many it has." in markdown(data)
+    assert cells["T"].ours_text == "4", "whatever the seed"
+    for text in (markdown(data), latex(data).partition("--- the table ---")[2]):
+        assert "(1 of 2) after a number says how many of the seeds it comes from." in text
 
 
 def test_small_energies_keep_three_digits_and_signs_are_set_alike(tmp_path: Path) -> None:

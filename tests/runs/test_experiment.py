@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rich.console import Console
 
 from spikelm.config.compose import load_config
 from spikelm.errors import TrainingError
-from spikelm.runs.experiment import Finished, open_run, run_experiment
+from spikelm.runs.experiment import Finished, _tracker, open_run, run_experiment
 from spikelm.store.result import Result
 from spikelm.store.store import Run
 
@@ -243,3 +244,16 @@ def test_records_hold_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert secret not in json.dumps(finished.result.to_record())
     for path in finished.directory.rglob("*"):
         assert not path.is_file() or secret.encode() not in path.read_bytes(), path
+
+
+def test_what_a_tracker_says_is_a_warning_whose_path_can_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[Callable[[str], None]] = []
+    monkeypatch.setattr("spikelm.runs.experiment.make_tracker", lambda run, mode, notify: said.append(notify))
+    config = load_config(["scale=smoke", f"runs_dir={tmp_path}"])
+    console = Console(width=40, file=io.StringIO())
+    _tracker(config, open_run(config), console)
+    path = f"/{'a-long-folder/' * 9}[1]"
+    said[0](f"upload later with: wandb sync {path}")
+    assert console.file.getvalue() == f"warning: upload later with: wandb sync {path}\n"  # type: ignore[attr-defined]

@@ -115,8 +115,12 @@ def test_verify_names_what_is_damaged_and_repairs_what_it_can(
     assert verify_main(["--runs-dir", str(tmp_path), "--repair"]) == 1
     said = capsys.readouterr().out
     assert f"{run.directory / 'config.yaml'}: written again" in said
-    assert f"{run.model / 'weights'}: made again as soon as a run needs it" in said
+    assert f"{run.model / 'weights'}: not as it was written; a run that needs it makes it again" in said
+    assert said.endswith("1 run looked at, 1 file damaged\n")
     assert run.saved_config() == config
+    (run.model / "weights").unlink()
+    assert verify_main(["--runs-dir", str(tmp_path)]) == 1
+    assert f"{run.model / 'weights'}: missing; a run that needs it makes it again" in capsys.readouterr().out
     (run.directory / "result.json").write_text("{}")
     assert verify_main(["--runs-dir", str(tmp_path)]) == 1
     assert "result.json: does not match its checksum; the same command makes the run again" in capsys.readouterr().out

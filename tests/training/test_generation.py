@@ -96,5 +96,5 @@ def test_progress_is_told_a_tenth_at_a_time_and_anew_each_time() -> None:
     lines = console.export_text().splitlines()
     assert len(lines) == 20
     assert lines[0].startswith("mt/wmt16_enro: 4 of 40 texts generated, ")
-    assert lines[9].startswith("mt/wmt16_enro: 40 of 40 texts generated, 0 s left")
+    assert lines[9].rstrip() == "mt/wmt16_enro: 40 of 40 texts generated"
     assert lines[10].startswith("mt/wmt16_enro: 4 of 40 ")

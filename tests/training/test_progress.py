@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import re
 from types import SimpleNamespace
 
 import pytest
@@ -52,6 +51,12 @@ def test_a_slow_training_is_never_silent_for_long(monkeypatch: pytest.MonkeyPatc
     for before, after in itertools.pairwise(times):
         assert after - before <= max(21, 0.06 * after)
     assert 30 < len(told) < 300, "a day is no reason for thousands of lines"
-    found = re.search(r"1000 ms per step, (\d+) s left", told[-2][2])
-    assert found
-    assert int(found[1]) == 100_000 - told[-2][0]
+    assert told[1][2].endswith("1000 ms per step, 27.8 h left")
+    half = next(text for step, _, text in told if step == 50_000)
+    assert half.endswith("1000 ms per step, 13.9 h left")
+    assert told[-1][2].endswith("1000 ms per step"), "nothing is left"
+
+
+def test_what_takes_less_than_a_second_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {step: text for step, _, text in lines(monkeypatch, 100, 0.01)}
+    assert told[90].endswith("10 ms per step, 0.10 s left")

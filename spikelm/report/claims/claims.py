@@ -7,6 +7,7 @@ import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from statistics import fmean
 from typing import Any, Literal
 
@@ -67,12 +68,13 @@ class Verdict:
         return dict(vars(self)) | {"runs": list(self.runs), "missing": list(self.missing)}
 
 
-def load_claims() -> list[Claim]:
-    """All claims, in the order of the paper."""
+@lru_cache(maxsize=1)
+def load_claims() -> tuple[Claim, ...]:
+    """All claims, in the order of the paper; read once, because every page of a site asks for them."""
     raw = yaml.safe_load((config_dir() / "claims.yaml").read_text())
-    return [
+    return tuple(
         Claim(**{**one, "ours": {name: Quantity(**of) for name, of in one["ours"].items()}}) for one in raw["claims"]
-    ]
+    )
 
 
 def check_claims(results: Results) -> list[Verdict]:

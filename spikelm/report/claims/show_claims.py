@@ -12,23 +12,24 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from spikelm.catalog.quantities import counted
 from spikelm.report.claims.claims import Verdict
 from spikelm.report.query.output import writable
 from spikelm.report.query.selection import Selection
 from spikelm.store.atomic import plain, write_atomic
 
 COLOURS = {"held": "green", "failed": "red", "not run": "dim"}
+WIDEST = 120  # letters; longer lines are hard to read
 
 
 def show_claims(verdicts: Sequence[Verdict], selection: Selection, console: Console | None = None) -> None:
     """One row per claim: what the paper says, whether it holds, our numbers and its own."""
-    console = console or Console(width=max(Console().width, 120))
+    console = console or Console()
     counts = ", ".join(f"{sum(one.status == status for one in verdicts)} {status}" for status in COLOURS)
-    table = Table(
-        title=f"{len(verdicts)} claims at {selection.where}: {counts}", title_justify="left", box=box.SIMPLE_HEAD
-    )
-    for column, width in (("section", 8), ("claim", 50), ("", 8), ("checked; ours (the paper's)", 44)):
-        table.add_column(column, width=width, overflow="fold")
+    console.print(f"{len(verdicts)} claims at {selection.where}: {counts}", soft_wrap=True, highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, width=min(console.width, WIDEST), padding=(0, 1, 0, 0), pad_edge=False)
+    for column, width, share in (("section", 8, 0), ("claim", None, 1), ("", 7, 0), ("checked; ours (paper)", None, 1)):
+        table.add_column(column, width=width, ratio=share or None, overflow="fold")
     for one in verdicts:
         lines = [one.check, numbers_text(one) or one.reason or missing_text(one)]
         colour = COLOURS[one.status]
@@ -40,7 +41,7 @@ def show_claims(verdicts: Sequence[Verdict], selection: Selection, console: Cons
 
 def missing_text(one: Verdict) -> str:
     """How many runs a claim still needs."""
-    return f"{len(one.missing)} run{'s' if len(one.missing) > 1 else ''} missing"
+    return f"{counted(len(one.missing), 'run')} missing"
 
 
 def numbers_text(one: Verdict) -> str:

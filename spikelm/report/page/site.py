@@ -203,7 +203,8 @@ class Site:
 
     def _render(self, template: str, **values: Any) -> Iterable[str]:
         # In pieces: the list of some thousand runs is never one string.
-        self._env.globals.setdefault("pages", self._sections())
+        if "pages" not in self._env.globals:
+            self._env.globals["pages"] = self._sections()
         stream = self._env.get_template(template).stream(**values)
         stream.enable_buffering(500)
         return stream

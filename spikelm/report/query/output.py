@@ -33,6 +33,11 @@ def is_own(root: Path) -> bool:
     return root.resolve() == own_store().resolve()
 
 
+def naming_it(root: Path) -> str:
+    """What a command needs behind it to read a store: nothing for the user's own."""
+    return "" if is_own(root) else f" --runs-dir {root}"
+
+
 def report_folder(root: Path) -> Path:
     """The folder for all that is made of a store: report/ in the user's own one, in which each other store has a part.
 

@@ -23,7 +23,7 @@ GROUPS = ("neuron", "weights", "backbone", "distill")  # named by their `name`, 
 IGNORED = ("tracker.", "force", "dry_run", "runs_dir", "source.mirror", "system")
 KEPT = ("trainer.precision", "trainer.matmul", "trainer.compile")  # of the trainer: they can change last digits
 PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
-SECONDS = 10.0  # of CPU; composing a config takes some 0.2: what does not fit in comes with the next build
+SECONDS = 10.0  # of CPU; composing a config takes some 0.03: what does not fit in comes with the next build
 
 
 Settings = dict[str, Any]  # dotted keys of a config and their values, as overrides name them

@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from spikelm.catalog.quantities import duration, significant
+from spikelm.catalog.quantities import counted, duration, significant
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.runs.labels import title, with_steps
@@ -25,9 +25,8 @@ def list_runs(root: Path) -> int:
     if not runs:
         console.print(f"no runs in {root} yet; the first one: spikelm-run", soft_wrap=True)
         return 0
-    table = Table(
-        title=f"{len(runs)} runs in {root}", title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False
-    )
+    console.print(f"{counted(len(runs), 'run')} in {root}", soft_wrap=True, highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     for column in ("run", "task", "system", "data", "score or state"):
         table.add_column(column, overflow="fold", no_wrap=column in ("run", "task"))
     for column in ("firing", "mJ fp32", "time"):
@@ -36,7 +35,9 @@ def list_runs(root: Path) -> int:
         table.add_row(*cells)
     console.print(table)
     if alone := sum(cells[4].endswith(ALONE) for cells in rows):
-        console.print(f"{ALONE} {RESULT_ONLY}: {alone} runs, which came without weights and curves", soft_wrap=True)
+        console.print(
+            f"{ALONE} {RESULT_ONLY}: {counted(alone, 'run')}, which came without weights and curves", soft_wrap=True
+        )
     return len(runs)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
+from spikelm.catalog.quantities import counted
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import Verdict, check_claims
 from spikelm.report.claims.show_claims import numbers_text, write_claims
@@ -221,4 +222,4 @@ def _threads(kept: Iterable[Result]) -> str:
 
 
 def _lacks(missing: Sequence[str]) -> str:
-    return f" ({len(missing)} run{'s' if len(missing) > 1 else ''} missing)" if missing else ""
+    return f" ({counted(len(missing), 'run')} missing)" if missing else ""

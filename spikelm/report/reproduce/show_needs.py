@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.catalog.checkpoint_files import pinned
-from spikelm.catalog.quantities import duration, gigabytes
+from spikelm.catalog.quantities import counted, duration, gigabytes
 from spikelm.report.reproduce.needs import Need
 from spikelm.report.tables.build import RefusedRow
 from spikelm.runs.cost import speed_of
@@ -188,7 +188,7 @@ def _order(todo: Sequence[Need], at_once: int) -> str:
 
 
 def _unknown(count: int) -> str:
-    return f"; {count} run{'s' if count > 1 else ''} of which only the data tells the length" if count else ""
+    return f"; {counted(count, 'run')} of which only the data tells the length" if count else ""
 
 
 def _time(times: Sequence[float], unknown: int, at_once: int) -> str:
@@ -196,7 +196,7 @@ def _time(times: Sequence[float], unknown: int, at_once: int) -> str:
     if not times:
         return "none tells how long it takes"
     side_by_side = f", {duration(sum(times) / at_once)} with {at_once} at a time" if at_once > 1 else ""
-    rest = f", and {unknown} run{'s' if unknown > 1 else ''} of which no earlier one tells" if unknown else ""
+    rest = f", and {counted(unknown, 'run')} of which no earlier one tells" if unknown else ""
     return f"about {duration(sum(times))} of runs one after the other{side_by_side}{rest}"
 
 
@@ -232,7 +232,7 @@ def _show_refused(refused: Sequence[RefusedRow], console: Console) -> None:
     """Rows of tables that are not in the plan, with the reason and what makes them runnable."""
     if not refused:
         return
-    rows = f"{len(refused)} row{'s' if len(refused) > 1 else ''}"
+    rows = counted(len(refused), "row")
     console.print(f"  not in this plan: {rows} that cannot be run here yet", highlight=False)
     for row in refused:
         where = f"table{'s' if len(row.tables) > 1 else ''} {', '.join(map(str, row.tables))}"

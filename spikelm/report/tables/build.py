@@ -14,7 +14,7 @@ from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, DataError
 from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
 from spikelm.report.query.settings import spike_levels
-from spikelm.report.tables.cells import BITS, Cell, Line, RunRef, TableData
+from spikelm.report.tables.cells import SETTINGS, Cell, Line, RunRef, TableData
 from spikelm.report.tables.paper_table import AUDITED, GLUE, Column, Footnote, PaperTable, Printed, Row
 
 PAPER_SCALE = "paper"  # the scale whose models have the paper's sizes
@@ -269,7 +269,7 @@ def _cell(column: Column, row: Row, values: Sequence[Value | None], footnotes: S
 
 def _digits(column: Column, paper: Printed) -> int:
     """As many as the paper prints."""
-    if column.measure in ("T", *BITS) or isinstance(paper, int):
+    if column.measure in SETTINGS or isinstance(paper, int):
         return 0
     return -int(paper.as_tuple().exponent) if isinstance(paper, Decimal) else 1
 

@@ -16,6 +16,8 @@ LETTERS = "abcdefghijklmnoprstuvwxyz"  # there is no small raised q
 JUDGED = ("discrimination", "generation")
 #: columns with a number, or the short word of table 4 for three levels
 BITS = ("weight_bits", "act_bits")
+#: columns that a seed does not change
+SETTINGS = ("T", *BITS)
 #: a run that a cell was computed from: id and directory below the store (glue-rte/bispike-...-1d2b4868)
 RunRef = tuple[str, str]
 
@@ -64,8 +66,14 @@ class Cell:
             word = self.ours[0] if self.ours else ""
             return bits_text(word) if self.column in BITS else str(word)
         spread = "" if self.deviation is None else f"±{self.deviation:.{self.digits}f}"
-        share = f" ({len(self.ours)} of {len(self.ours) + self.lacking} seeds)" if self.lacking else ""
+        share = f" {self.share}" if self.share else ""
         return f"{self.mean:.{self.digits}f}{spread}".replace("-", "−") + share
+
+    @property
+    def share(self) -> str:
+        """How many of the seeds it has, where it has not all: (1 of 3). T and bits are the same for any seed."""
+        known = len(self.ours)
+        return f"({known} of {known + self.lacking})" if self.lacking and self.column not in SETTINGS else ""
 
     @property
     def paper_text(self) -> str:

@@ -26,9 +26,10 @@ from spikelm.store.atomic import write_atomic
 
 THREE = ("ours", "paper", "difference")
 BEST = (
-    "Bold is the best of a column, of energies the lowest. Plain models take no part: they are what the spiking and "
+    " is the best of a column, of energies the lowest. Plain models take no part: they are what the spiking and "
     "low-bit ones are measured against."
 )
+STAR = "*"  # before the best of a column where nothing can be bold
 TALL = 9  # rows that do not fit on a page on its side
 #: what LaTeX would take for a command
 LATEX = {
@@ -105,20 +106,21 @@ def markdown(data: TableData, store: str = "..") -> str:
     return "\n".join([*parts, ""])
 
 
-def remarks(data: TableData) -> list[str]:
-    """What is to be said of the whole table, printed or not."""
-    best = any(cell.best for line in data.lines for cell in line.cells.values())
-    return [*data.notes, *([data.computed_from] if data.computed_from else []), *([BEST] if best else [])]
+def remarks(data: TableData, best: str = "Bold") -> list[str]:
+    """What is to be said of the whole table to its readers; `best` says how the best of a column is marked."""
+    cells = [cell for line in data.lines for cell in line.cells.values()]
+    said = [*data.notes, *([data.computed_from] if data.computed_from else [])]
+    said += [best + BEST] if any(cell.best for cell in cells) else []
+    share = next((cell.share for cell in cells if cell.share), "")
+    return [*said, *([f"{share} after a number says how many of the seeds it comes from."] if share else [])]
 
 
 def state_of(data: TableData) -> list[str]:
     """What is missing, for who makes the table, not for its readers; nothing where all its runs are there."""
     if not data.missing:
         return []
-    partial = any(cell.lacking for line in data.lines for cell in line.cells.values())
-    seeds = " A cell without all of its seeds says how many it has." if partial else ""
     without = "rows without any are left out" if data.ours_only else "cells without any are empty"
-    return [f"Runs that are missing: {len(data.missing)}; {without}.{seeds}"]
+    return [f"Runs that are missing: {len(data.missing)}; {without}."]
 
 
 def _linked(cell: Cell, store: str) -> str:
@@ -258,33 +260,40 @@ FORMATS = {"md": markdown, "tex": latex, "csv": comma_separated, "json": as_json
 
 
 def show_table(data: TableData, console: Console | None = None) -> None:
-    """Print it; where the terminal is too narrow for all columns, some of them below the others."""
+    """Print it; off a terminal, where nothing is bold, the best of a column has a star."""
     console = console or Console()
+    bold = console.is_terminal
     rows = rows_of(
         data,
         {
-            "ours": lambda cell: _styled(cell.ours_text + (mark(cell.footnotes) if data.ours_only else ""), cell.best),
+            "ours": lambda cell: _best(cell.ours_text + (mark(cell.footnotes) if data.ours_only else ""), cell, bold),
             "paper": lambda cell: escape(cell.paper_text + mark(cell.footnotes)),
             "difference": lambda cell: escape(cell.difference_text),
         },
     )
-    names, words = headings_of(data), len(headings_of(data)) - len(data.columns)
     console.print(heading(data), soft_wrap=True, highlight=False, markup=False)
-    for places in _blocks([names, *rows], words, console.width):
-        shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        for place in places:
-            shown.add_column(names[place], justify="left" if place < words else "right", no_wrap=True)
-        for row in rows:
-            shown.add_row(*(row[place] for place in places), end_section=words > 1 and row[1] == THREE[-1])
-        console.print(shown)
+    print_columns(headings_of(data), rows, len(headings_of(data)) - len(data.columns), console)
     for place, text in enumerate(data.footnotes):
         console.print(f"  {letter(place)}: {text}", soft_wrap=True, highlight=False, markup=False)
-    for note in (*remarks(data), *state_of(data)):
+    for note in (*remarks(data, "Bold" if bold else f"A number after {STAR}"), *state_of(data)):
         console.print(f"  note: {note}", soft_wrap=True, highlight=False, markup=False)
 
 
-def _styled(text: str, best: bool) -> str:
-    return f"[bold]{escape(text)}[/bold]" if best and text else escape(text)
+def _best(text: str, cell: Cell, bold: bool) -> str:
+    if not cell.best:
+        return escape(text)
+    return f"[bold]{escape(text)}[/bold]" if bold else escape(f"{STAR}{text}")
+
+
+def print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int, console: Console) -> None:
+    """Rows on a terminal, with the columns that do not fit below the others; the first `words` of a row name it."""
+    for places in _blocks([headings, *rows], words, console.width):
+        shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        for place in places:
+            shown.add_column(headings[place], justify="left" if place < words else "right", no_wrap=True)
+        for row in rows:
+            shown.add_row(*(row[place] for place in places), end_section=words > 1 and row[1] == THREE[-1])
+        console.print(shown)
 
 
 def _blocks(rows: Sequence[Sequence[str]], words: int, width: int) -> list[list[int]]:

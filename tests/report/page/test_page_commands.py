@@ -33,7 +33,7 @@ def test_without_a_command_the_runs_are_listed_and_the_page_is_written(
     assert index.is_file()
     said = capsys.readouterr().out
     assert said.count(run_id(1)[:8]) == 2
-    assert f"page: {index} (1 runs" in said
+    assert f"page: {index} (1 run, " in said
 
 
 def test_an_empty_store_is_left_alone(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:

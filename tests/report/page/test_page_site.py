@@ -8,6 +8,7 @@ import os
 import re
 import time
 import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +19,8 @@ from made_up import bulk, config, run_id, write
 from made_up_result import ENVIRONMENT
 
 from spikelm.config.settings.stages import StageConfig
+from spikelm.report.claims.claims import load_claims
+from spikelm.report.page.sections import Runs, Sections, read_sections
 from spikelm.report.page.site import Built, Site
 from spikelm.store.hashing import digest
 from spikelm.store.store import Run
@@ -398,3 +401,19 @@ def test_the_first_page_says_how_far_a_run_has_come_and_changes_with_it(tmp_path
         file.write("40")  # a line that is being written
     build(tmp_path)
     assert "step 380 of 1,000" in pages(tmp_path)["index.html"].text
+
+
+def test_tables_and_claims_are_read_for_the_site_not_for_every_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bulk(tmp_path, 5)
+    reads: list[Path] = []
+
+    def counted(folders: Sequence[Path], runs: Runs) -> Sections:
+        reads.append(folders[0])
+        return read_sections(folders, runs)
+
+    monkeypatch.setattr("spikelm.report.page.site.read_sections", counted)
+    assert Site(tmp_path, seconds=0.0).build().runs == 5
+    assert len(reads) == 2  # for the names in the head of each page, and for the lists
+    assert load_claims() is load_claims()  # a tenth of a second each time, if it was read anew
