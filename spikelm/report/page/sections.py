@@ -154,6 +154,23 @@ class Sections:
     claims: list[ClaimsSection]
 
 
+#: which files make a section
+FILES = {
+    "tables": ("tables/table*.json", "tables/*.md"),
+    "figures": ("figures/*.png", "figures/*.svg"),
+    "claims": ("tables/claims-*.json",),
+}
+
+
+def section_names(folders: Sequence[Path]) -> list[str]:
+    """The sections that there are, by the names of their files alone."""
+    return [
+        name
+        for name, patterns in FILES.items()
+        if any(next(folder.glob(pattern), None) for folder in folders for pattern in patterns)
+    ]
+
+
 def read_sections(folders: Sequence[Path], runs: Runs) -> Sections:
     """Tables, figures and claims; a file that cannot be read is an entry that says so.
 
