@@ -14,12 +14,24 @@ from canned import Canned, glue, result
 from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import AVERAGES, WIDTHS, Claim, Quantity, check_claim, evaluate, load_claims
+from spikelm.report.claims.quantity_words import value_text
 from spikelm.report.claims.show_claims import claims_dict, numbers_text
 from spikelm.report.query.selection import Results, Selection
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 UNPRINTED = {"rate-is-predictable"}  # the paper shows it in figure 5 alone
+
+
+def test_numbers_of_a_claim_have_their_point() -> None:
+    average = Quantity(system="bit", measure="avg")
+    assert [value_text(average, value) for value in (71.0, 73.971, 0.021876, -2.0)] == [
+        "71.0",
+        "73.97",
+        "0.02188",
+        "-2.0",
+    ]
+    assert value_text(Quantity(system="bit", measure="fully"), 1.0) == "yes"
 
 
 def test_there_are_enough_of_them_and_each_has_its_place() -> None:
