@@ -80,6 +80,9 @@ LOOKS: dict[str, dict[int, Look]] = {
     "BERTSUMABS": {1: Look("#2F6B1E", "#74C25C", "h")},
     "PTGEN": {1: Look("#2F9C84", "#7FE8D0", "X")},
 }
+#: of runs that are called by their neuron ("BERT with lif T=4"), in the hue of its family
+NEURONS = {"bispike": ("#1565C0", "#64A8F0"), "lif": ("#BF4B0B", "#FF9D57"), "psn": ("#8C7200", "#E8CF5A")}
+MADE_OF = re.compile(r"BERT with (\w+)")
 #: colours on white and on dark of systems that are not listed above
 OTHERS = (
     ("#A3333D", "#F08A93"),
@@ -100,7 +103,7 @@ def look_of(system_title: str, time_steps: int | None = None) -> Look:
     """The look of a system by what people call it: "SpikeLM" with T=1, which "SpikeLM (T=1)" says as well.
 
     Without T it is the look of the system's usual T. What is not listed, such as a system whose settings were changed,
-    gets a look by its name alone.
+    gets a look by its name alone, and where it is called by its neuron a colour by that.
     """
     name, found = TIME_STEPS.sub("", system_title), TIME_STEPS.search(system_title)
     steps = int(found[1]) if found else time_steps
@@ -111,7 +114,8 @@ def look_of(system_title: str, time_steps: int | None = None) -> Look:
     if steps in known:
         return known[steps]
     number = int.from_bytes(hashlib.sha256(f"{name} T={steps or 1}".encode()).digest()[:8], "big")
-    colour, dark_colour = OTHERS[number % len(OTHERS)]
+    neuron = found[1] if (found := MADE_OF.match(name)) else ""
+    colour, dark_colour = NEURONS.get(neuron) or OTHERS[number % len(OTHERS)]
     markers = list(SYMBOLS)
     return Look(colour, dark_colour, markers[number // len(OTHERS) % len(markers)])
 

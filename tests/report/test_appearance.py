@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 from spikelm.config.paths import config_dir
-from spikelm.report.appearance import LOOKS, OTHERS, SYMBOLS, look_of, look_of_preset
+from spikelm.report.appearance import LOOKS, NEURONS, OTHERS, SYMBOLS, look_of, look_of_preset
 
 PAGE_DARK = "#14171B"  # the background of the page in the dark
-COLOURS = [(look.colour, look.dark_colour) for looks in LOOKS.values() for look in looks.values()] + list(OTHERS)
+COLOURS = [(look.colour, look.dark_colour) for looks in LOOKS.values() for look in looks.values()]
+COLOURS += [*NEURONS.values(), *OTHERS]
 
 
 def luminance(colour: str) -> float:
@@ -65,6 +66,13 @@ def test_a_system_keeps_its_look_in_another_architecture() -> None:
     assert look_of("BART") == look_of("mBART") == look_of("BERT", 1) == look_of_preset("bert")
     assert look_of("LIF-${architecture:}*") == look_of("LIF-BERT*"), "as a file in conf/system may say it"
     assert look_of("LIF-BART", 1) == look_of_preset("lif_bart_t1") != look_of_preset("lif_bert")
+
+
+def test_runs_that_are_called_by_their_neuron_have_its_colour() -> None:
+    one, two, other = (look_of(f"BERT with {made}") for made in ("bispike T=1 k=2", "bispike T=4 k=3", "lif T=1"))
+    assert one.colour == two.colour != other.colour, "what is compared first differs at first sight"
+    assert one.marker != two.marker
+    assert look_of("BART with lif", 1).colour == other.colour
 
 
 def test_what_departs_from_a_system_has_a_look_of_its_own() -> None:

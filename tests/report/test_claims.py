@@ -16,12 +16,24 @@ from rich.console import Console
 from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import AVERAGES, WIDTHS, Claim, Quantity, check_claim, evaluate, load_claims
+from spikelm.report.claims.quantity_words import value_text
 from spikelm.report.claims.show_claims import claims_dict, numbers_text, show_claims
 from spikelm.report.query.selection import Results, Selection
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 UNPRINTED = {"rate-is-predictable"}  # the paper shows it in figure 5 alone
+
+
+def test_numbers_of_a_claim_have_their_point() -> None:
+    average = Quantity(system="bit", measure="avg")
+    assert [value_text(average, value) for value in (71.0, 73.971, 0.021876, -2.0)] == [
+        "71.0",
+        "73.97",
+        "0.02188",
+        "-2.0",
+    ]
+    assert value_text(Quantity(system="bit", measure="fully"), 1.0) == "yes"
 
 
 def test_there_are_enough_of_them_and_each_has_its_place() -> None:
@@ -182,3 +194,7 @@ def test_the_list_is_no_wider_than_the_terminal(width: int, tmp_path: Path) -> N
     lines = [line.rstrip() for line in console.export_text().splitlines()]
     assert lines[0] == "5 claims at scale=smoke, source=embedded, seed 42: 0 held, 0 failed, 5 not run"
     assert max(map(len, lines[1:])) in range(width - 2, width + 1), "all of it is used, and no more"
+
+
+def test_claims_are_read_from_their_file_once() -> None:
+    assert load_claims() is load_claims()

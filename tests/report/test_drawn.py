@@ -262,6 +262,13 @@ def test_curves_have_the_colours_of_their_systems_and_seeds_have_lines_of_their_
     assert styles(jobs) == [(look.colour, line + look.marker) for look in (spiking, plain) for line in ("-", "--")]
 
 
+def test_curves_of_two_systems_of_one_colour_have_lines_of_their_own(tmp_path: Path) -> None:
+    jobs = jobs_of(["neuron=bispike", "k=2,3", "T=1", "task=glue/rte", "scale=smoke", f"runs_dir={tmp_path}"])
+    (colour, line), (other_colour, other_line) = styles(jobs)
+    assert colour == other_colour
+    assert (line[:-1], other_line[:-1]) == ("-", "--")
+
+
 def test_several_seeds_have_their_mean_and_an_error_bar(tmp_path: Path) -> None:
     known = {("bert", "pretrain", 42): result("pretrain", {"loss": 1.0}, 0.5)}
     known |= glue("bert", 1, 60.0, 60.0) | glue("bert", 2, 64.0, 64.0)

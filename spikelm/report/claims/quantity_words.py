@@ -39,7 +39,8 @@ def value_text(quantity: Quantity | None, value: float) -> str:
     """A number of a claim: yes or no where it says whether something is so, else four significant digits."""
     if quantity is not None and quantity.measure in TRUTHS:
         return "yes" if value else "no"
-    return f"{value:.4g}"
+    text = f"{value:.4g}"
+    return f"{text}.0" if text.lstrip("-").isdigit() else text  # 71.0, as the numbers beside it
 
 
 @lru_cache(maxsize=256)

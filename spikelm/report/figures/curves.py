@@ -20,7 +20,7 @@ from spikelm.store.store import Run, safe_name
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LINES = ("-", "--", "-.", ":")  # of several runs of one system, such as its seeds
+LINES = ("-", "--", "-.", ":")  # of several runs of one colour, such as the seeds of a system
 SMOOTHED = 25  # logged values averaged around each one; the raw ones stay visible behind
 
 
@@ -60,9 +60,10 @@ def draw_curves(
 
 
 def styles(jobs: Sequence[Job]) -> list[tuple[str, str]]:
-    """Colour and marker of each one's system, with a line that tells it from others of that system."""
+    """Colour and marker of each one's system, with a line that tells it from others of that colour."""
     looks = [look_of(title(job.config), job.config.time_steps) for job in jobs]
-    lines = [LINES[looks[:place].count(look) % len(LINES)] for place, look in enumerate(looks)]
+    colours = [look.colour for look in looks]
+    lines = [LINES[colours[:place].count(colour) % len(LINES)] for place, colour in enumerate(colours)]
     return [(look.colour, line + look.marker) for look, line in zip(looks, lines, strict=True)]
 
 

@@ -11,14 +11,14 @@ from statistics import fmean
 from typing import Any
 
 from spikelm.catalog.energy import PICOJOULE, Term, site_rate
-from spikelm.catalog.quantities import bits_text, duration, gigabytes, millijoules, rows_text
+from spikelm.catalog.quantities import bits_text, duration, gigabytes, rows_text
 from spikelm.config.recorded import to_record
 from spikelm.errors import SpikeLMError
 from spikelm.measure.workload import measured_terms
 from spikelm.report.page.better import Better, better
 from spikelm.report.page.charts import CurveChart, Line
 from spikelm.report.page.entries import Record
-from spikelm.report.page.numbers import rounded
+from spikelm.report.page.numbers import energy_text, rounded, when
 from spikelm.report.page.series import Curve, read_curves
 from spikelm.report.show_result import readable
 from spikelm.store.result import FiringRate, Result, Sample, SpikeDriven
@@ -140,6 +140,11 @@ def _scores(result: Result) -> list[Score]:
     ]
 
 
+def _millijoules(value: float) -> str:
+    """An energy with the digits that lists and tables show of it."""
+    return f"{energy_text(value)} mJ"
+
+
 def _measures(result: Result) -> Iterator[Measure]:
     """Energy against the ANN, firing, bits, size and cost."""
     ann, rate = dict(result.energy_ann_mj.items()), result.firing_rate
@@ -148,8 +153,8 @@ def _measures(result: Result) -> Iterator[Measure]:
             beside = ann[precision]
             against = ""
             if result.spikes and beside and energy:
-                against = f"{millijoules(beside)} as ANN, {beside / energy:.1f} times as much"
-            yield Measure(f"energy {precision}, one inference", millijoules(energy), against)
+                against = f"{_millijoules(beside)} as ANN, {beside / energy:.1f} times as much"
+            yield Measure(f"energy {precision}, one inference", _millijoules(energy), against)
     if rate.mean is not None:
         initial = rate.initial_mean_over_sites
         before = "" if initial is None else f"{initial:.1%} mean over sites before training"
@@ -159,8 +164,8 @@ def _measures(result: Result) -> Iterator[Measure]:
     if result.energy_detail:
         text = result.energy_detail.generated
         lengths = f"{text.mean_source:.0f} tokens read, {text.mean_target:.0f} tokens written, {text.beams} beams"
-        against = f"{millijoules(text.ann_fp32)} as ANN; {lengths}"
-        yield Measure("energy fp32, one generated text", millijoules(text.fp32), against)
+        against = f"{_millijoules(text.ann_fp32)} as ANN; {lengths}"
+        yield Measure("energy fp32, one generated text", _millijoules(text.fp32), against)
     yield Measure("parameters", f"{result.parameters:,}")
     yield Measure("steps", f"{result.steps:,}")
     yield Measure("time", duration(result.seconds))
@@ -265,7 +270,7 @@ def _by_name(terms: Sequence[Term], rates: Mapping[str, float] | None, T: int) -
 def _about(result: Result) -> dict[str, str]:
     """Where the numbers come from: data, seed, code, libraries."""
     facts = {
-        "finished": result.finished_at,
+        "finished": f"{when(result.finished_at)} UTC",
         "rows": rows_text(result.source.rows, result.source.available),
         "hash of the data": result.source.content_hash,
         "reported epoch": result.select,

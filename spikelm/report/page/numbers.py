@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from spikelm.catalog.quantities import duration, significant
+from spikelm.report.page.better import Better
 
 
 def fixed(value: float | None, digits: int = 2) -> str:
     """A number with so many decimals; empty for none."""
     return "" if value is None else f"{value:.{digits}f}".replace("-", "−")
+
+
+def score_text(value: float | None, direction: Better) -> str:
+    """A score with two decimals; a loss, which may be far below one, with three digits that count."""
+    return fixed(value) if value is None or direction != "lower" else significant(value)
 
 
 def energy_text(value: float | None) -> str:

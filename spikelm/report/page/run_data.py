@@ -11,12 +11,12 @@ from typing import Any
 
 from spikelm.report.page.details import RunPage
 from spikelm.report.page.entries import RunRow
-from spikelm.report.page.numbers import rounded
+from spikelm.report.page.numbers import rounded, score_text
 
 
 def run_data(row: RunRow, page: RunPage, command: str) -> str:
     """The script: one call with a record as its argument."""
-    steps = f" T={row.T}" if row.T is not None else ""
+    steps = f" T={row.T}" if row.T is not None and "T=" not in row.system else ""
     data: dict[str, Any] = {
         "name": row.name,
         "task": row.task,
@@ -28,7 +28,10 @@ def run_data(row: RunRow, page: RunPage, command: str) -> str:
         "look": asdict(row.look),
         "command": command,
         "curves": [asdict(chart) for chart in page.curves],
-        "scores": [{"name": one.name, "value": one.value, "better": one.better} for one in page.scores],
+        "scores": [
+            {"name": one.name, "value": one.value, "text": score_text(one.value, one.better), "better": one.better}
+            for one in page.scores
+        ],
         "measures": [asdict(one) for one in page.measures],
         "firing": [
             {"stack": grid.stack, "layer": layer, "kind": kind, "rate": rounded(cell.rate)}

@@ -22,6 +22,7 @@ CELL = re.compile(r"(?P<ours>.*?) ?\((?P<paper>[^()]*)\)")  # of a Markdown tabl
 NUMBER = re.compile(r"[-−+]?\d+(?:\.\d+)?")
 DARK = "-dark"  # ends the name of a figure's twin for dark pages
 FIGURE_BYTES = 4_000_000  # a larger picture is named, not shown
+SAME = "same"  # the difference of two equal words or settings: both are there to be seen
 TOLD = 10  # runs that a cell tells when it is pointed at
 ORDER = ("failed", "not run", "held")  # of claims: what needs a look first
 Entry = TypeVar("Entry", "TableSection", "ClaimsSection")
@@ -154,6 +155,23 @@ class Sections:
     claims: list[ClaimsSection]
 
 
+#: which files make a section
+FILES = {
+    "tables": ("tables/table*.json", "tables/*.md"),
+    "figures": ("figures/*.png", "figures/*.svg"),
+    "claims": ("tables/claims-*.json",),
+}
+
+
+def section_names(folders: Sequence[Path]) -> list[str]:
+    """The sections that there are, by the names of their files alone."""
+    return [
+        name
+        for name, patterns in FILES.items()
+        if any(next(folder.glob(pattern), None) for folder in folders for pattern in patterns)
+    ]
+
+
 def read_sections(folders: Sequence[Path], runs: Runs) -> Sections:
     """Tables, figures and claims; a file that cannot be read is an entry that says so.
 
@@ -233,11 +251,11 @@ def _from_json(path: Path, runs: Runs) -> TableSection:
 def _cell(raw: Mapping[str, Any], runs: Runs) -> TableCell:
     text = raw.get("text") or {}
     linked = [runs[run["id"]] for run in raw.get("runs", []) if run["id"] in runs]
-    value = raw.get("ours")
+    value, difference = raw.get("ours"), text.get("difference", "")
     return TableCell(
         ours=text.get("ours", "").replace("±", " ± "),
         paper=text.get("paper", ""),
-        delta=text.get("difference", ""),
+        delta="" if difference == SAME else difference,
         value=value if isinstance(value, (int, float)) else None,
         runs=[run.name for run in linked],
         marks=[place + 1 for place in raw.get("footnotes", [])],

@@ -27,7 +27,7 @@ from spikelm.report.page.charts import copy_plotly, plotly_name
 from spikelm.report.page.details import RunPage, details
 from spikelm.report.page.entries import Record, RunRow
 from spikelm.report.page.run_data import run_data
-from spikelm.report.page.sections import LinkedRun, Runs, read_sections
+from spikelm.report.page.sections import LinkedRun, Runs, read_sections, section_names
 from spikelm.report.query.output import writable
 from spikelm.report.query.rerun import SECONDS, Commands, Settings
 from spikelm.store.hashing import digest
@@ -60,21 +60,21 @@ COLUMNS = (
     ListColumn("run", "run"),
     ListColumn("task", "task"),
     ListColumn("system", "system"),
+    ListColumn("score", "score", numeric=True),
+    ListColumn("energy", "mJ fp32", numeric=True, better="lower"),
+    ListColumn("ann", "saving", numeric=True, better="higher"),
+    ListColumn("firing", "firing %", numeric=True),
     ListColumn("neuron", "neuron"),
     ListColumn("data", "data"),
     ListColumn("seed", "seed", numeric=True),
     ListColumn("status", "status"),
-    ListColumn("score", "score", numeric=True),
+    ListColumn("finished", "finished"),
     ListColumn("constant", "constant", numeric=True, shown=False),
-    ListColumn("firing", "firing %", numeric=True),
-    ListColumn("energy", "mJ fp32", numeric=True, better="lower"),
     ListColumn("fp16", "mJ fp16", numeric=True, shown=False, better="lower"),
-    ListColumn("ann", "ANN / ours", numeric=True, better="higher"),
     ListColumn("parameters", "parameters", numeric=True, shown=False),
     ListColumn("steps", "steps", numeric=True, shown=False),
     ListColumn("memory", "peak MB", numeric=True, shown=False),
     ListColumn("time", "time", numeric=True, shown=False),
-    ListColumn("finished", "finished"),
     ListColumn("folder", "folder", shown=False),
 )
 
@@ -131,6 +131,7 @@ class Site:
             return self._build()
 
     def _build(self) -> Built:
+        self._env.globals["pages"] = ["index", "runs", "compare", *section_names((self.root, self.folder))]
         last = self._load()
         commands = Commands(last.bases, self._seconds)
         runs: dict[str, KnownRun] = {}
@@ -194,25 +195,17 @@ class Site:
             "compare.html": {},
             **{f"{name}.html": {name: shown} for name, shown in vars(sections).items() if shown},
         }
-        names = [name for name in LISTS if f"{name}.html" in pages]
-        self._env.globals["pages"] = names
         written = sum(self._write(self.folder / name, self._render(name, base="", **of)) for name, of in pages.items())
-        for name in set(LISTS) - set(names):
-            (self.folder / f"{name}.html").unlink(missing_ok=True)
+        for name in LISTS:
+            if f"{name}.html" not in pages:
+                (self.folder / f"{name}.html").unlink(missing_ok=True)
         return written
 
     def _render(self, template: str, **values: Any) -> Iterable[str]:
         # In pieces: the list of some thousand runs is never one string.
-        if "pages" not in self._env.globals:
-            self._env.globals["pages"] = self._sections()
         stream = self._env.get_template(template).stream(**values)
         stream.enable_buffering(500)
         return stream
-
-    def _sections(self) -> list[str]:
-        """The lists that a run's page links to: those there are, by the files of tables, figures and claims."""
-        sections = read_sections((self.root, self.folder), {})
-        return ["index", "runs", "compare", *(name for name, shown in vars(sections).items() if shown)]
 
     def _page(self, name: str) -> Path:
         return self.folder / "run" / f"{name}.html"
@@ -258,19 +251,23 @@ class Site:
                 path.unlink(missing_ok=True)
 
     def _load(self) -> State:
-        """What the last build knew; nothing of it where code, templates or conf have changed since."""
+        """What the last build knew; nothing of it where code, templates or conf have changed since.
+
+        Nor of the runs where a first table, figure or claim has come: every page links to it.
+        """
         state = State({}, {})
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             saved = json.loads((self.folder / STATE).read_text())
             if saved["composed"] == self._composed:
                 state = State({}, dict(saved["bases"]))
-            if saved["version"] == self._version:
+            if saved["version"] == self._version and saved["pages"] == self._env.globals["pages"]:
                 runs = {key: KnownRun(**{**run, "row": RunRow(**run["row"])}) for key, run in saved["runs"].items()}
                 state = State(runs, state.bases)
         return state
 
     def _save(self, state: State) -> None:
-        saved = {"version": self._version, "composed": self._composed, **asdict(state)}
+        pages = self._env.globals["pages"]
+        saved = {"version": self._version, "composed": self._composed, "pages": pages, **asdict(state)}
         self._write(self.folder / STATE, json.JSONEncoder().iterencode(saved))
 
 
@@ -296,6 +293,7 @@ def environment() -> Environment:
     env.globals |= {"policy": POLICY, "asset": asset_name, "plotly": plotly_name()}
     env.filters |= {
         "fixed": numbers.fixed,
+        "score": numbers.score_text,
         "percent": numbers.percent,
         "count": numbers.count,
         "when": numbers.when,

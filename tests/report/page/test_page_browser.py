@@ -15,6 +15,7 @@ from made_up import config, run_id, write
 from made_up_result import ENVIRONMENT
 from made_up_tables import cell, score_and_energy, write_table
 
+from spikelm.report.appearance import look_of
 from spikelm.report.page.serve import open_server
 from spikelm.report.page.site import Site
 from spikelm.store.store import Run
@@ -224,6 +225,25 @@ def test_two_runs_are_selected_and_compared(browser: Any, store: Path) -> None:
     assert len(hovered) == 2, "both runs at the step that is pointed at"
     browser.find_element("css selector", ".chosen a.quiet").click()
     WebDriverWait(browser, 30).until(lambda b: "This is one run" in b.find_element("id", "comparison").text)
+    no_errors(browser)
+
+
+def test_two_systems_of_one_colour_are_told_apart(browser: Any, tmp_path: Path) -> None:
+    looks = [look_of(system, 4) for system in ("mine two", "mine three")]
+    assert looks[0].colour == looks[1].colour, "there are more systems than colours"
+    assert looks[0].marker != looks[1].marker
+    write(tmp_path, 1, system="mine two")
+    write(tmp_path, 2, system="mine three")
+    Site(tmp_path, seconds=0.0).build()
+    browser.get(f"{(tmp_path / 'report' / 'compare.html').as_uri()}#runs={run_id(1)}+{run_id(2)}")
+    wide = "section > figure .plot .plotly"  # firing rates and energy: the last ones that are drawn
+    WebDriverWait(browser, 30).until(lambda b: len(b.find_elements("css selector", wide)) == 2)
+    lines = browser.find_elements("css selector", ".charts .lines .js-line")[:2]
+    assert len({line.value_of_css_property("stroke") for line in lines}) == 1, "one colour"
+    assert len({line.value_of_css_property("stroke-dasharray") for line in lines}) == 2
+    first, second = browser.find_elements("css selector", ".barlayer .trace")
+    fills = {bar.find_element("css selector", "path").value_of_css_property("fill") for bar in (first, second)}
+    assert len(fills) == 2
     no_errors(browser)
 
 

@@ -8,7 +8,6 @@ import os
 import re
 import time
 import tracemalloc
-from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,8 +18,7 @@ from made_up import bulk, config, run_id, write
 from made_up_result import ENVIRONMENT
 
 from spikelm.config.settings.stages import StageConfig
-from spikelm.report.claims.claims import load_claims
-from spikelm.report.page.sections import Runs, Sections, read_sections
+from spikelm.report.page import sections
 from spikelm.report.page.site import Built, Site
 from spikelm.store.hashing import digest
 from spikelm.store.store import Run
@@ -69,6 +67,12 @@ class Page(HTMLParser):
             self.rows[-1][-1] += data
         if "h2" in self._inside:
             self.headings[-1] += data
+
+    @property
+    def listed(self) -> dict[str, dict[str, str]]:
+        """The rows of the only table by their first cell, each cell under its heading."""
+        headings = [heading.strip(" ↓") for heading in self.rows[0]]
+        return {row[0]: dict(zip(headings, row, strict=True)) for row in self.rows[1:]}
 
     @property
     def links(self) -> list[str]:
@@ -150,7 +154,7 @@ def test_a_browser_is_given_curves_rates_energy_config_and_texts(tmp_path: Path)
     assert data["firing"][1] == {"stack": "encoder.layer", "layer": "0", "kind": "key_out", "rate": 0.2}
     expected = sum(64 * 96 * 384 * 4 * rate * 0.9e-9 for rate in (0.5, 0.6))
     assert math.isclose({line["name"]: line["mj"] for line in data["energy"]}["ffn1"], expected, rel_tol=1e-5)
-    assert data["scores"] == [{"name": "accuracy, %", "value": 60.0, "better": "higher"}]
+    assert data["scores"] == [{"name": "accuracy, %", "value": 60.0, "text": "60.00", "better": "higher"}]
 
 
 def test_the_library_of_charts_is_that_of_the_package_once_beside_the_pages(tmp_path: Path) -> None:
@@ -178,9 +182,9 @@ def test_a_run_of_which_only_the_result_is_there_says_so(tmp_path: Path) -> None
     write(tmp_path, 2, files=files)
     (run.directory / "metrics.csv").unlink()
     build(tmp_path)
-    listed = Page(tmp_path / "report" / "runs.html")
-    assert [listed.row(run_id(n)[:8])[6] for n in (1, 2)] == ["result only", "finished"]
-    assert listed.row(run_id(1)[:8])[7].startswith("60.00"), "its score is there all the same"
+    listed = Page(tmp_path / "report" / "runs.html").listed
+    assert [listed[run_id(n)[:8]]["status"] for n in (1, 2)] == ["result only", "finished"]
+    assert listed[run_id(1)[:8]]["score"].startswith("60.00"), "its score is there all the same"
     assert "Only the result of this run is in this store" in of(tmp_path, 1).text
     assert "Only the result" not in of(tmp_path, 2).text
     cards = re.sub(r"\s+", "", Page(tmp_path / "report" / "index.html").text)
@@ -208,7 +212,8 @@ def test_broken_records_are_listed_as_such_and_not_touched(tmp_path: Path) -> No
     before = {path: path.read_bytes() for path in tmp_path.glob("glue-rte/*/*") if path.is_file()}
     built = build(tmp_path)
     assert built.runs == 8
-    listed = {row[0]: row[6].split()[0] for row in Page(tmp_path / "report" / "runs.html").rows[1:]}
+    found = Page(tmp_path / "report" / "runs.html").listed
+    listed = {name: row["status"].split()[0] for name, row in found.items()}
     nameless = "glue-rte"  # the second has no id: its page is called by its directory
     assert listed == {
         **{run_id(n)[:8]: "broken" for n in (0, 1, 3)},
@@ -236,7 +241,7 @@ def test_a_record_may_hold_anything(tmp_path: Path) -> None:
         body = {**good, "run_id": id, field: value}
         (folder / "result.json").write_text(json.dumps({**body, "checksum": digest(body)}))
     assert build(tmp_path).runs == 1 + len(cases)
-    states = [row[6].split()[0] for row in Page(tmp_path / "report" / "runs.html").rows[1:]]
+    states = [row["status"].split()[0] for row in Page(tmp_path / "report" / "runs.html").listed.values()]
     assert set(states) == {"finished", "result", "broken"}, "of some only the result is there"
     assert len(states) == 1 + len(cases)
 
@@ -275,8 +280,7 @@ def test_energy_by_matmul_is_that_of_the_paper_and_adds_up(tmp_path: Path) -> No
     expected = sum(macs * 4 * rate * 0.9e-9 for rate in (0.5, 0.6))  # ffn1_in of the two layers, T = 4, 0.9 pJ
     line = page.row("ffn1")
     assert line[1] == f"{2 * macs:,}"
-    assert line[3] == f"{expected:.5f}"
-    assert line[4] == f"{2 * macs * 4.6e-9:.5f}"
+    assert (line[3], line[4]) == (f"{expected:.3g}", f"{2 * macs * 4.6e-9:.3g}"), "three digits that count"
     body = [row for row in page.rows if len(row) == 7 and row[0] != "sum" and row[1].replace(",", "").isdigit()]
     assert math.isclose(sum(float(row[3]) for row in body), float(page.row("sum")[3]), abs_tol=1e-4)
     assert page.row("0")[1:] == ["10.050.0", "20.050.0", "30.050.0", "40.050.0", "50.050.0", "60.050.0"]
@@ -302,8 +306,59 @@ def test_scale_and_source_stand_with_every_block_of_numbers(tmp_path: Path) -> N
     assert [h for h in overview.headings if h.startswith("Score against energy")] == [
         "Score against energy smoke · local"
     ]
-    row = Page(tmp_path / "report" / "runs.html").row(run_id(1)[:8])
-    assert row[4] == "smoke · local"
+    row = Page(tmp_path / "report" / "runs.html").listed[run_id(1)[:8]]
+    assert row["data"] == "smoke · local"
+
+
+def test_tables_figures_and_claims_are_read_once_however_many_runs_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        write(tmp_path, number)
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "table3-mini-embedded.json").write_text(json.dumps(table_json(run_id(1))))
+    times = []
+    read = sections._from_json
+    monkeypatch.setattr(sections, "_from_json", lambda path, runs: times.append(path) or read(path, runs))
+    assert build(tmp_path).rendered == 3
+    assert len(times) == 1
+
+
+def test_the_first_table_is_linked_from_the_pages_that_were_there_before(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    build(tmp_path)
+    assert "../tables.html" not in of(tmp_path, 1).links
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "table3-mini-embedded.json").write_text(json.dumps(table_json(run_id(1))))
+    build(tmp_path)
+    assert "../tables.html" in of(tmp_path, 1).links
+    assert build(tmp_path).rendered == 0, "and then nothing is made again"
+
+
+def test_what_a_run_is_judged_by_stands_beside_its_system(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    build(tmp_path)
+    (row,) = Page(tmp_path / "report" / "runs.html").listed.values()
+    assert list(row)[:7] == ["run", "task", "system", "score", "mJ fp32", "saving", "firing %"]
+    assert row["score"].split() == ["60.00", "accuracy"]
+    assert float(row["saving"].removesuffix("×")) > 1
+
+
+def test_digits_are_those_that_count(tmp_path: Path) -> None:
+    small = {"loss": 0.13579, "accuracy": 60.0}
+    write(tmp_path, 1, metrics=small, energy_mj={"fp32": 0.0480049, "fp16": 0.000213349})
+    build(tmp_path)
+    page = of(tmp_path, 1)
+    assert page.row("loss ↓")[1] == "0.136", "0.14 would be equal to others"
+    assert page.row("energy fp32, one inference")[1] == "0.0480 mJ"
+    assert page.row("energy fp16, one inference")[1] == "0.000213 mJ"
+
+
+@pytest.mark.parametrize(("system", "title"), [("SpikeLM", "SpikeLM T=4"), ("BERT with lif T=4", "BERT with lif T=4")])
+def test_a_title_tells_the_time_steps_once(tmp_path: Path, system: str, title: str) -> None:
+    write(tmp_path, 1, system=system)
+    build(tmp_path)
+    assert data_of(tmp_path, 1)["title"] == title
 
 
 def test_an_empty_store_says_how_to_begin(tmp_path: Path) -> None:
@@ -401,19 +456,3 @@ def test_the_first_page_says_how_far_a_run_has_come_and_changes_with_it(tmp_path
         file.write("40")  # a line that is being written
     build(tmp_path)
     assert "step 380 of 1,000" in pages(tmp_path)["index.html"].text
-
-
-def test_tables_and_claims_are_read_for_the_site_not_for_every_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bulk(tmp_path, 5)
-    reads: list[Path] = []
-
-    def counted(folders: Sequence[Path], runs: Runs) -> Sections:
-        reads.append(folders[0])
-        return read_sections(folders, runs)
-
-    monkeypatch.setattr("spikelm.report.page.site.read_sections", counted)
-    assert Site(tmp_path, seconds=0.0).build().runs == 5
-    assert len(reads) == 2  # for the names in the head of each page, and for the lists
-    assert load_claims() is load_claims()  # a tenth of a second each time, if it was read anew

@@ -51,6 +51,17 @@ def test_a_cell_tells_its_runs_and_of_a_single_one_the_command(cells: list[tuple
     assert cells[6][2].startswith("66.0 ± 1.4"), "mean and deviation"
 
 
+def test_several_footnotes_are_told_apart_and_equal_words_have_no_difference(tmp_path: Path) -> None:
+    word = {"text": {"ours": "fully", "paper": "Fully", "difference": "same"}, "runs": [], "footnotes": [2, 3]}
+    write_table(
+        tmp_path, 1, [{"name": "SpikeLM", "system": "spikelm_t4", "cells": {"verdict": word}}], {"verdict": "x"}
+    )
+    Site(tmp_path).build()
+    page = (tmp_path / "report" / "tables.html").read_text()
+    assert "<sup>3,4</sup>" in page, "not 34"
+    assert ">same<" not in page
+
+
 def test_which_way_is_better() -> None:
     directions = {"avg": "higher", "mnli_m": "higher", "xsum_energy": "lower", "energy_fp16": "lower", "T": ""}
     directions |= {"loss": "lower", "mlm_loss": "lower", "act_bits": "", "firing": "", "rougeL": "higher"}

@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const LINES = [["#0072B2", "#56B4E9"], ["#D55E00", "#FF8C42"], ["#007A58", "#33C79A"], ["#B0568F", "#E29AC5"], ["#1B1F24", "#E4E8EC"], ["#8A6A00", "#F0B93A"]];
+  const HATCHES = ["", "/", ".", "x", "-", "\\"];
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
   const drawn = new Map(); // element -> what makes its traces and layout
   const dark = () => document.documentElement.dataset.theme === "dark";
@@ -44,7 +45,7 @@
     element.style.height = `${120 + names.length * (12 * runs.length + 8)}px`;
     return draw(element, () => ({
       traces: runs.map((run) => ({
-        type: "bar", orientation: "h", name: plain(run.label), y: names.map(plain), x: run.values, marker: { color: colour(run.look), pattern: { shape: run.dash ? "/" : "" } }, hovertemplate: "%{x:.4~g}",
+        type: "bar", orientation: "h", name: plain(run.label), y: names.map(plain), x: run.values, marker: { color: colour(run.look), pattern: { shape: HATCHES[run.dash % HATCHES.length], fillmode: "replace", fgcolor: colour(run.look), bgcolor: run.dash ? css("--bg") : colour(run.look), size: 6 }, line: { color: colour(run.look), width: run.dash ? 1 : 0 } }, hovertemplate: "%{x:.4~g}",
       })),
       shown: { barmode: "group", bargap: 0.25, hovermode: "y unified", xaxis: axis({ title, nticks: 6, tickformat: "~g" }), yaxis: axis({ autorange: "reversed", type: "category" }), legend: { orientation: "h", y: 1.01, yanchor: "bottom", x: 0 }, margin: { l: 48, r: 12, t: 34, b: 44 } },
     }));
@@ -54,7 +55,7 @@
   const sites = (element, runs) => draw(element, () => ({
     traces: runs.map((run) => ({
       type: "scatter", mode: "markers", name: plain(run.label), x: [run.sites.map((site) => plain(`${site.stack} ${site.layer}`)), run.sites.map((site) => plain(site.kind))], y: run.sites.map((site) => 100 * site.rate),
-      marker: { color: colour(run.look), symbol: run.look.symbol + (run.dash ? "-open" : ""), size: 8 }, hovertemplate: "%{y:.1f} %",
+      marker: { color: colour(run.look), symbol: run.look.symbol + (run.open ? "-open" : ""), size: 9 }, cliponaxis: false, hovertemplate: "%{y:.1f} %",
     })),
     shown: { hovermode: "x unified", xaxis: axis({ type: "multicategory", tickfont: { size: 10 } }), yaxis: axis({ title: "firing rate, %", rangemode: "tozero", nticks: 6 }), legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, margin: { l: 48, r: 12, t: 30, b: 60 } },
   }));

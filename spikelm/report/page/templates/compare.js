@@ -34,9 +34,10 @@
     for (const run of runs) {
       const parts = [run.title, ...["task", "where"].filter(differ).map((key) => run[key]), ...(differ("seed") ? [`seed ${run.seed}`] : [])];
       run.label = parts.join(", ");
-      const look = JSON.stringify(run.look);
-      run.dash = seen.get(look) || 0; // runs of one system have one colour: another dash tells them apart
-      seen.set(look, run.dash + 1);
+      // Runs of one colour are told apart by the dash of a line and the hatching of a bar, those of one marker by its filling.
+      const place = (key) => { const n = seen.get(key) || 0; seen.set(key, n + 1); return n; };
+      run.dash = place(run.look.light);
+      run.open = place(JSON.stringify(run.look)) > 0;
     }
     for (const run of runs) if (runs.filter((other) => other.label === run.label).length > 1) run.long = true;
     for (const run of runs) if (run.long) { run.label += ` ${run.name.slice(0, 8)}`; delete run.long; }
@@ -67,10 +68,11 @@
   function numbers(runs) {
     const scores = [...new Map(runs.flatMap((run) => run.scores.map((score) => [score.name, score.better]))).entries()];
     const lines = scores.map(([name, better]) => {
-      const values = runs.map((run) => run.scores.find((score) => score.name === name)?.value ?? null), there = values.filter((value) => value !== null);
+      const found = runs.map((run) => run.scores.find((score) => score.name === name));
+      const values = found.map((score) => score?.value ?? null), there = values.filter((value) => value !== null);
       const best = new Set(there).size > 1 ? (better === "lower" ? Math.min(...there) : Math.max(...there)) : null;
       const heading = make("th", { scope: "row" }, name, " ", better === "lower" ? make("abbr", { class: "better", title: "lower is better" }, "↓") : "");
-      return make("tr", {}, heading, ...values.map((value) => make("td", { class: value !== null && value === best ? "n best" : "n" }, value === null ? "" : value.toFixed(2))));
+      return make("tr", {}, heading, ...values.map((value, at) => make("td", { class: value !== null && value === best ? "n best" : "n" }, found[at]?.text ?? "")));
     });
     const measures = [...new Set(runs.flatMap((run) => run.measures.map((measure) => measure.name)))];
     lines.push(...measures.map((name) => make("tr", {}, make("th", { scope: "row" }, name), ...runs.map((run) => {
