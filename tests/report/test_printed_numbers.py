@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,8 @@ def scores() -> dict[tuple[str, str], str]:
     found = {}
     for file in TABLES.parent.glob("glue-*/*/result.json"):
         result = json.loads(file.read_text(encoding="utf-8"))
+        if result["seed"] != 42:
+            continue
         task = result["task"].removeprefix("glue/")
         score = f"{result['metrics'][METRICS.get(task, 'accuracy')]:.1f}"
         for name in (result["system"], f"{result['system']} T={result['config']['T']}"):
@@ -123,16 +127,49 @@ def test_the_scores_of_texts_are_those_of_the_reference() -> None:
     found = {}
     for file in (*TABLES.parent.glob("sum-*/*/result.json"), *TABLES.parent.glob("mt-*/*/result.json")):
         result = json.loads(file.read_text(encoding="utf-8"))
-        for metric in ("rougeL", "rouge2", "bleu"):
+        for metric, digits in {"rougeL": 2, "rouge2": 2, "bleu": 2, "exact_match": 1, "entity_accuracy": 1}.items():
             if metric in result["metrics"]:
-                score = f"{result['metrics'][metric]:.2f} ({result['metrics'][f'{metric}_test']:.2f})"
+                score = f"{result['metrics'][metric]:.{digits}f} ({result['metrics'][f'{metric}_test']:.{digits}f})"
                 found[result["config"]["system"]["name"], result["task"].partition("/")[2], metric] = score
+    facts = (("xsum", "exact_match"), ("xsum", "entity_accuracy"))
     columns = {
+        5: (*facts, ("wmt16_enro", "exact_match"), ("wmt16_enro", "entity_accuracy")),
         6: (("xsum", "rougeL"), ("xsum", "rouge2"), ("wmt16_enro", "bleu")),
         7: (("cnn_dm", "rougeL"), ("cnn_dm", "rouge2"), ("xsum", "rougeL")),
     }
     rows = [cells for cells in rows_of(RESULTS, "Texts at scale mini") if re.match(r"[\d.]+ \(", cells[1])]
-    assert len(rows) == 5 + 8
+    assert len(rows) == 5 + 8 + 5
     for name, *cells in rows:
         for (task, metric), cell in zip(columns[len(cells) + 1], cells, strict=False):
             assert cell == found.get((TEXTS[name], task, metric), ""), (name, task, metric)
+
+
+def test_the_scores_of_three_seeds_are_those_of_the_reference() -> None:
+    named = {"BERT": "bert", "SpikeLM, T=4": "spikelm_t4", "SpikeLM, T=1": "spikelm_t1", "LIF-BERT, T=4": "lif_bert"}
+    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
+    means: dict[str, list[float]] = defaultdict(list)
+    for system in named.values():
+        for seed in (42, 43, 44):
+            nine = {}
+            for file in TABLES.parent.glob("glue-*/*/result.json"):
+                result = json.loads(file.read_text(encoding="utf-8"))
+                if (result["config"]["system"]["name"], result["seed"]) == (system, seed):
+                    task = result["task"].removeprefix("glue/")
+                    nine[task] = result["metrics"][METRICS.get(task, "accuracy")]
+                    if task == "mnli":
+                        nine["mnli-mm"] = result["metrics"]["accuracy_mm"]
+            assert len(nine) == 9, (system, seed)
+            means[system].append(statistics.mean(nine.values()))
+            for task, score in nine.items():
+                scores[system, task].append(score)
+    rows = rows_of(RESULTS, "Three seeds of four systems at scale mini")
+    tasks = rows[0][2:]
+    found = {name: cells for name, *cells in rows if name in named}
+    assert found.keys() == named.keys()
+    for name, (mean, *cells) in found.items():
+        assert mean == spread(means[named[name]]), name
+        assert cells == [spread(scores[named[name], task]) for task in tasks], name
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
