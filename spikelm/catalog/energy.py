@@ -10,6 +10,7 @@ recurrent ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -64,7 +65,7 @@ def spiking_energy_mj(
         precision: "fp32" (0.9 pJ for an addition) or "fp16" (0.4 pJ).
 
     Raises:
-        ConfigError: If the rate of a site is not given or does not lie between 0 and 1.
+        ConfigError: If the rate of a site is not given or is negative.
 
     Examples:
         >>> from spikelm.catalog.energy import encoder_terms, spiking_energy_mj
@@ -96,12 +97,12 @@ def mean_rate(terms: Iterable[Term], rates: Mapping[str, float]) -> float:
 
 
 def site_rate(site: str, rates: Mapping[str, float]) -> float:
-    """The firing rate of one site, which must be there and lie in [0, 1]."""
+    """The firing rate of one site, which must be there; above 1 where a value unfolds into several spikes."""
     if site not in rates:
         raise ConfigError(f"no firing rate for site {site!r}", "measure a model of the same size")
     rate = rates[site]
-    if not 0 <= rate <= 1:
-        raise ConfigError(f"the firing rate of {site!r} is {rate}: it must lie between 0 and 1")
+    if not (0 <= rate < math.inf):
+        raise ConfigError(f"the firing rate of {site!r} is {rate}: it must be a number of at least 0")
     return rate
 
 

@@ -55,5 +55,5 @@ def counted(number: int, word: str) -> str:
 
 
 def bits_text(bits: int | float | str) -> str:
-    """Bits of weights or activations, the three levels in a whole word."""
-    return "ternary" if bits == "ter" else f"{bits:g}" if isinstance(bits, float) else str(bits)
+    """Bits of weights or activations, three levels in a whole word: ternary, 2 x ternary."""
+    return f"{bits:g}" if isinstance(bits, float) else str(bits).replace("ter", "ternary")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from spikelm.config import trust
@@ -31,8 +32,9 @@ def check_quantizer(spec: QuantizerSpec, group: str) -> None:
 
 
 def _check_bits(bits: int | str, group: str) -> None:
-    if bits != "ter" and not Rule(whole=True, least=1).allows(bits):
-        raise ConfigError(f"{group}.bits={bits} is not valid; valid: ter, or a whole number of at least 1")
+    several = isinstance(bits, str) and re.fullmatch(r"([1-9] x )?ter", bits)
+    if not several and not Rule(whole=True, least=1).allows(bits):
+        raise ConfigError(f"{group}.bits={bits} is not valid; valid: ter, 2 x ter, or a whole number of at least 1")
 
 
 def check_arguments(spec: ClassSpec, group: str) -> None:

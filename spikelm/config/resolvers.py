@@ -38,6 +38,15 @@ def _by_task(values: Any, other: Any, *, _root_: Any) -> Any:
     return values.get(str(_root_.task.name).rpartition("/")[2], other)
 
 
+def _bits_for(levels: int) -> int:
+    """Bits that hold one of so many levels."""
+    return (int(levels) - 1).bit_length()
+
+
+def _plus(first: int, second: int) -> int:
+    return int(first) + int(second)
+
+
 def _sweep_jobs(*, _root_: Any) -> int:
     """How many jobs may run side by side: one for each GPU, or as many as the cores and the model's size allow."""
     if uses_gpu(_root_):
@@ -64,11 +73,13 @@ def _job_cores(*, _root_: Any) -> int:
 
 RESOLVERS: dict[str, Callable[..., Any]] = {
     "architecture": _architecture,  # LIF-${architecture:} is LIF-BERT, or LIF-BART where the backbone is one
+    "bits_for": _bits_for,  # ${bits_for:16} is 4: the bits that hold one of 16 levels
     "by_task": _by_task,  # ${by_task:{cola: 50},10} is 50 for cola and 10 for other tasks
     "job_cores": _job_cores,  # ${job_cores:} is the number of cores of a job of hydra/launcher=slurm
     "job_gpus": _job_gpus,  # ${job_gpus:} is its number of GPUs
     "layers_over": _layers_over,  # ${layers_over:4} is a quarter of the backbone's layers
     "package_dir": package_dir,  # ${package_dir:name} is the folder of an installed plugin
+    "plus": _plus,  # ${plus:${.width},1} is one more than the width
     "sweep_jobs": _sweep_jobs,  # ${sweep_jobs:} is the number of jobs of hydra/launcher=parallel
     "usable_cores": usable_threads,  # ${usable_cores:} is the number of threads for one job on this machine
 }

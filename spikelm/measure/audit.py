@@ -115,12 +115,17 @@ def audit(
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     decoder: Any = model
+    hooks: list[Any] = []
     run = model if generate is None else partial(decoder.generate, **generate)
     try:
         most = int(getattr(getattr(model, "config", None), "residual_spikes", 1))
         with module_stack(model) as stack, torch.no_grad(), MatmulWatch(model, T, stack, prefixes, most) as watch:
+            unfolding = [module for module in model.modules() if isinstance(module, Neuron) and module.unfolds]
+            hooks = [neuron.register_forward_hook(watch.fired) for neuron in unfolding]
             run(**batch)
     finally:
+        for hook in hooks:
+            hook.remove()
         for module, training in modes:
             module.training = training
     report = AuditReport(T, watch.rows, prefixes, any(isinstance(module, Neuron) for module in model.modules()))

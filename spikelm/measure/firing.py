@@ -1,4 +1,8 @@
-"""Firing rates: the share of non-zero spikes of every neuron, per time step (paper figure 2, section 5.1)."""
+"""Firing rates: the share of non-zero spikes of every neuron, per time step (paper figure 2, section 5.1).
+
+Of a neuron whose output unfolds into several spikes each of them counts, so that its rate, the spikes a value, may be
+above 1: each is an addition.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +66,10 @@ class FiringMeter:
         @torch.no_grad()
         def count(module: nn.Module, args: tuple, spikes: Tensor) -> None:
             # Tensors only: reading a number here would make a GPU wait at every neuron.
-            counted = (spikes != 0).flatten(1).sum(1)
+            if isinstance(module, Neuron) and module.unfolds:
+                counted = (module.unfold(args[0]) != 0).transpose(0, 1).flatten(1).sum(1)
+            else:
+                counted = (spikes != 0).flatten(1).sum(1)
             self._fired[site] = self._fired[site] + counted if site in self._fired else counted
             self._values[site] = self._values.get(site, 0) + spikes[0].numel()
 

@@ -99,7 +99,8 @@ def measure_firing(
         generate: Options of `model.generate`; then firing is counted while the model decodes texts.
 
     Returns:
-        The firing rate of each site, between 0 and 1, in the order in which the neurons are called.
+        The firing rate of each site, in the order in which the neurons are called: between 0 and 1, or the spikes a
+        value where a neuron unfolds into several.
 
     Examples:
         >>> import torch

@@ -1,7 +1,8 @@
 """Catch every matmul of a forward pass on its way to the backend and look at its operands.
 
 Spikes hold at most {-a_t, 0, a_t} at each time step t, so a matmul with spikes on one side needs additions
-only. Nothing is taken from how a model was built.
+only. Nothing is taken from how a model was built. A neuron that unfolds into several spikes is asked for them: they
+are looked at in the same way, and only if they add up to what it gave are the products that read it spike-driven.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _OPAQUE = (
     "_native_multi_head_attention",
     "_transformer_encoder_layer_fwd",
 )
-_COPIES = ("clone", "_to_copy", "_unsafe_view")
+_COPIES = ("clone", "_to_copy", "_unsafe_view", "index_select")
 #: a_t * s is exact in any float format; this forgives a rescaling on the way (SDPA may split its 1/sqrt(d))
 _TOLERANCE = 1e-6
 
@@ -50,7 +51,7 @@ class Row:
     shapes: tuple[tuple[int, ...], ...]
     macs: int
     part: Part
-    operand: str | None  # input (of a linear), left, right, both; "input, summed": a residual's sum of spikes
+    operand: str | None  # input (of a linear), left, right, both; with ", summed" or ", unfolded": a sum of spikes
     rate: float | None  # share of non-zero values of the spike operand (the sparser of two), or spikes per value
     silent: bool  # the spike operand is all zero: addition only, but nothing is transmitted
 
@@ -83,6 +84,23 @@ def sum_rate(x: Tensor, most: int) -> float | None:
     return float(x.double().mean()) if bool(whole.all()) else None
 
 
+def unfolded_rate(neuron: Neuron, x: Tensor, output: Tensor) -> float | None:
+    """Spikes per value of a neuron's output by its own unfolding; None if that is not what it gave.
+
+    Each virtual step must hold {-a, 0, a} only, a for each time step (or token, where the neuron says so), and the
+    steps must add up to the output.
+    """
+    steps = neuron.unfold(x)
+    if steps.shape[1:] != output.shape:
+        return None
+    size = steps.abs() if neuron.per_token else steps.abs().flatten(2)
+    high = size.amax(-1, keepdim=True)
+    one_height = torch.isfinite(high).all() & ((size == 0) | (size >= high * (1 - _TOLERANCE))).all()
+    largest = output.abs().amax().clamp_min(torch.finfo(output.dtype).tiny)
+    same = (steps.sum(0) - output).abs().amax() <= 4 * torch.finfo(output.dtype).eps * largest * len(steps)
+    return float((steps != 0).double().mean() * len(steps)) if bool(one_height & same) else None
+
+
 @contextmanager
 def module_stack(model: nn.Module) -> Iterator[Stack]:
     """The modules that are executing, outermost first, while inside the `with`."""
@@ -110,7 +128,8 @@ class MatmulWatch(TorchDispatchMode):
 
     Two kinds of tensors can look like spikes and are none, so they are followed: weights and all that is
     computed from weights alone (1-bit weights have one magnitude), and softmax outputs (uniform if the
-    scores are: the positions that are not masked then share one value).
+    scores are: the positions that are not masked then share one value). Sums of unfolded spikes look like real values
+    and are none: they are followed from the neuron to the product, through views, copies and a scaling.
     """
 
     def __init__(self, model: nn.Module, T: int, stack: Stack, prefixes: tuple[str, ...], most: int = 1) -> None:
@@ -120,6 +139,13 @@ class MatmulWatch(TorchDispatchMode):
         self.T, self.stack, self.prefixes = T, stack, prefixes
         self.weights = WeakTensorKeyDictionary(dict.fromkeys((*model.parameters(), *model.buffers())))
         self.softmaxes = WeakTensorKeyDictionary()
+        self.codes = WeakTensorKeyDictionary()  # what a neuron gave that unfolds -> its spikes per value
+
+    def fired(self, neuron: Any, args: tuple, output: Tensor) -> None:
+        """Look at the spikes of which a neuron's output is the sum; a forward hook of neurons that unfold."""
+        rate = unfolded_rate(neuron, args[0], output)
+        if rate is not None:
+            self.codes[output] = rate
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
@@ -145,9 +171,26 @@ class MatmulWatch(TorchDispatchMode):
         outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
         if inputs and all(tensor in self.weights for tensor in inputs):
             self.weights.update(dict.fromkeys(outputs))
+        self._follow_codes(func, name, inputs, outputs)
         copied = (func.is_view or name in _COPIES) and inputs[0] in self.softmaxes
         if name in ("_softmax", "_safe_softmax") or copied:
             self.softmaxes.update(dict.fromkeys(outputs))
+
+    def _follow_codes(self, func: Any, name: str, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        codes = [tensor for tensor in inputs if tensor in self.codes]
+        if not codes:
+            return
+        if func._schema.is_mutable:  # written to: no longer what the neuron gave
+            self.codes.pop(inputs[0], None)
+        elif (
+            func.is_view
+            or name in _COPIES
+            or (name in ("mul", "div") and inputs[0] is codes[0] and all(other.dim() == 0 for other in inputs[1:]))
+        ):
+            self.codes.update(dict.fromkeys(outputs, self.codes[codes[0]]))
+        elif name == "cat" and len(codes) == len(inputs):  # of past and new tokens
+            values = sum(tensor.numel() for tensor in codes)
+            self.codes[outputs[0]] = sum(self.codes[tensor] * tensor.numel() for tensor in codes) / max(values, 1)
 
     def _attention(self, op: str, query: Tensor, key: Tensor, value: Tensor) -> None:
         """Fused attention is two matmuls; the weights between them never leave the kernel and are real."""
@@ -164,6 +207,8 @@ class MatmulWatch(TorchDispatchMode):
             kind, active = "linear", dict(zip(["input"], active.values(), strict=False))
         rates = {side: None if x in self.softmaxes else spike_rate(x, self.T) for side, x in active.items()}
         spikes = {side: rate for side, rate in rates.items() if rate is not None}
+        if not spikes:
+            spikes = {f"{side}, unfolded": self.codes[x] for side, x in active.items() if x in self.codes}
         if not spikes and kind == "linear":
             sums = {f"{side}, summed": sum_rate(x, self.most) for side, x in active.items()}
             spikes = {side: rate for side, rate in sums.items() if rate is not None}

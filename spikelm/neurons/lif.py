@@ -49,7 +49,7 @@ class LIF(Neuron):
         spikes = clip_spikes(wide(x), self._theta(x), self.rule, self.compiled)
         unit_spikes = (spikes / self.theta).to(x.dtype)
         if packed := packed_of(spikes):
-            unit_spikes.packed = Packed(packed.levels, packed.alpha / self.theta, unit_spikes.shape)  # type: ignore[attr-defined]
+            unit_spikes.packed = Packed.ternary(packed.levels, packed.alpha / self.theta, unit_spikes.shape)  # type: ignore[attr-defined]
         return unit_spikes
 
     def heights(self, like: Tensor) -> Tensor | None:

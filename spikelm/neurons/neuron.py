@@ -10,7 +10,8 @@ class Neuron(nn.Module):
     """The base class of all neurons: `forward(x)` turns real values over T time steps into spikes of the same shape.
 
     x has the shape (T, B, ..., D), time first. At each step a spike is one of at most three values, -a, 0 and a. No
-    state survives the call. A neuron of your own overrides `forward`; all arguments of its `__init__` besides `T` and
+    state survives the call. A neuron with more levels overrides `unfold` as well, which says of which spikes its output
+    is the sum. A neuron of your own overrides `forward`; all arguments of its `__init__` besides `T` and
     `memory` are settings, and their annotations say what they may be.
 
     Args:
@@ -19,6 +20,7 @@ class Neuron(nn.Module):
             none (paper section 3.1, beta = 0).
 
     Attributes:
+        per_token: Whether a has a value of its own for every token (the rows of the last axis) and not for every step.
         site: Where `spikify` put it, for example "encoder.layer.0.qkv_in".
 
     Examples:
@@ -33,6 +35,8 @@ class Neuron(nn.Module):
                 [[ 0.,  1.]]])
     """
 
+    per_token = False
+
     def __init__(self, T: int, memory: bool = True) -> None:
         super().__init__()
         self.T = T
@@ -43,6 +47,32 @@ class Neuron(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The spikes of x, (T, B, ..., D) in and out."""
         raise TypeError(f"{type(self).__name__} does not say how it fires")
+
+    def unfold(self, x: Tensor) -> Tensor:
+        """The spikes of each virtual step, (V, T, B, ..., D), which add up to `forward(x)`.
+
+        A virtual step is a step inside a time step: a linear reads the sum of them in one product, W (s_1 + ... + s_V)
+        = W s_1 + ... + W s_V, and each s_v is one of -a, 0 and a. Firing rates, energy and audit count these spikes.
+        """
+        return self.forward(x)[None]
+
+    @property
+    def unfolds(self) -> bool:
+        """Whether its output is a sum of several spikes."""
+        return type(self).unfold is not Neuron.unfold
+
+    def reach(self, x: Tensor) -> Tensor | None:
+        """The largest magnitude it can give for each value of x, in a shape that goes with x; None: it has no end."""
+        heights = self.heights(x)
+        return None if heights is None else heights.view(-1, *[1] * (x.dim() - 1))
+
+    def coding(self, x: Tensor) -> tuple[Tensor, torch.dtype] | None:
+        """(S, type) where its output for x is n S with whole numbers n of that type; None: it is to be kept as it is.
+
+        S is (T, 1, ..., 1), or (T, ..., 1) where tokens have their own. n is small enough to be read off the output,
+        whatever its type, as round(y / S). The KV cache keeps n and S.
+        """
+        return None
 
     def heights(self, like: Tensor) -> Tensor | None:
         """a_t (T,) where every spike is -a_t, 0 or a_t whatever is read, in the type of `like`; None: spikes tell."""

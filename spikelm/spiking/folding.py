@@ -7,8 +7,10 @@ second, where transformers reads the source length for the mask. With T = 1 it i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from spikelm.errors import SpikeLMError
@@ -21,17 +23,27 @@ def over_time(neuron: Neuron, x: Tensor) -> Tensor:
     return neuron(x.unflatten(0, (neuron.T, -1))).flatten(0, 1)
 
 
-def mark(spikes: Tensor, neuron: Neuron) -> Tensor:
-    """The spikes, carrying the neuron that they and their views are of: whoever packs them need not look at them."""
+@dataclass(frozen=True)
+class Origin:
+    """Where spikes come from: their neuron, and the steps of their whole numbers where it codes them (`coding`)."""
+
+    neuron: Neuron
+    coding: tuple[Tensor, torch.dtype] | None
+
+
+def marked_spikes(neuron: Neuron, x: Tensor) -> Tensor:
+    """Spikes of x (T*B, ...) that carry their origin, as do their views: whoever packs them need not look at them."""
+    steps = x.unflatten(0, (neuron.T, -1))
+    spikes = neuron(steps)
     root = spikes if spikes._base is None else spikes._base
-    root.fired_by = neuron  # type: ignore[attr-defined]
-    return spikes
+    root.origin = Origin(neuron, neuron.coding(steps))  # type: ignore[attr-defined]
+    return spikes.flatten(0, 1)
 
 
-def firing_neuron(x: Tensor) -> Neuron | None:
-    """The neuron that spikes, or a view of them, are marked with; None for any other tensor."""
-    neuron: Neuron | None = getattr(x if x._base is None else x._base, "fired_by", None)
-    return neuron
+def origin_of(x: Tensor) -> Origin | None:
+    """The origin that spikes, or a view of them, are marked with; None for any other tensor."""
+    origin: Origin | None = getattr(x if x._base is None else x._base, "origin", None)
+    return origin
 
 
 def fold(base: Any, stack: Stack, T: int, aligned: bool) -> None:

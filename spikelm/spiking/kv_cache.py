@@ -1,4 +1,4 @@
-"""A KV cache of spikes: two bits per value instead of a float, for self and cross attention.
+"""A KV cache of spikes: two bits per value instead of a float, or a code's whole number in one or two bytes.
 
 Caching is exact. Key and value neurons have memory over time steps only, never over tokens, so the spikes of a token at
 step t are the same whatever follows it. Rows are t*B + b, so everything that picks rows of the batch (beams, crops,
@@ -6,13 +6,15 @@ repeats) picks them at every time step: transformers' own cache would pick among
 
 Spikes {-a_t, 0, a_t} are stored four to a byte along the last axis, beside one amplitude per time step; a place of a
 byte holds s + 1 for the sign s. Spikes whose neuron says their heights are packed by them; others are looked at, which
-a GPU is waited for. A layer is unpacked when it is attended to, and that copy lives for one attention: the whole past
-is unpacked for every token, so words of many bytes are taken apart at once. Values that are no such spikes are kept as
+a GPU is waited for. A neuron whose output is n S, a whole number on a step, says S: n is kept in bytes, beside one S per
+time step or token. A layer is unpacked when it is attended to, and that copy lives for one attention: the whole past is
+unpacked for every token, so words of many bytes are taken apart at once. Values that are no such spikes are kept as
 floats from then on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
@@ -23,7 +25,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderD
 
 from spikelm.errors import ConfigError
 from spikelm.spiking.conversion import conversion_of
-from spikelm.spiking.folding import firing_neuron
+from spikelm.spiking.folding import origin_of
 
 PER_BYTE = 4
 _ZERO = 1 + 4 + 16 + 64  # the byte of four silent values
@@ -80,27 +82,53 @@ class SpikeStore:
 
     def assign(self, x: Tensor | None) -> None:
         """Hold these tokens and no others."""
-        self.data: Tensor | None = None  # (T, B, heads, n, bytes), or (T, B, heads, n, d) of real values
-        self.amplitude: Tensor | None = None  # (T,); None: real values
+        self.data: Tensor | None = None  # (T, B, heads, n, bytes), or (T, B, heads, n, d) of whole numbers or floats
+        self.amplitude: Tensor | None = None  # (T,) of packed spikes
+        self.steps: Tensor | None = None  # of whole numbers: (T, 1, 1, 1, 1), or (T, B, 1, n, 1) of each token
         self.width = 0
+        self.by_token = False  # whether each token has a step of its own
         self.stated = False  # whether the neuron said the amplitudes, which it then says of all tokens
+        self.dtype = torch.float32
         if x is not None:
             self.append(x)
 
     def append(self, x: Tensor) -> None:
         """Add tokens."""
         new = x.detach().unflatten(0, (self.T, -1))
-        neuron = firing_neuron(x)
+        origin = origin_of(x)
+        coded = _whole_numbers(new, *origin.coding) if origin and origin.coding else None
+        self.by_token = bool(origin and origin.neuron.per_token)
         if self.data is None:
-            heights = neuron.heights(new) if neuron else None
-            self.stated, self.width = heights is not None, x.shape[-1]
+            self.width, self.dtype = x.shape[-1], x.dtype
+            if coded is not None:
+                self.data, self.steps = coded
+                return
+            heights = origin.neuron.heights(new) if origin else None
+            self.stated = heights is not None
             self.amplitude = amplitudes(new) if heights is None else heights
             self.data = new if self.amplitude is None else pack(new)
-            return
-        if self.stated and neuron:
+        elif self.steps is not None:
+            self._append_codes(new, coded)
+        elif self.stated and origin:
             self.data = torch.cat([self.data, pack(new)], dim=-2)
+        else:
+            self._append_unstated(new)
+
+    def _append_codes(self, new: Tensor, coded: tuple[Tensor, Tensor] | None) -> None:
+        """After whole numbers: more of them, or anything, which makes all of it floats."""
+        assert self.data is not None
+        assert self.steps is not None
+        if coded is None:
+            self.data, self.steps = torch.cat([self._values(), new], dim=-2), None
             return
-        # Nearly always the same amplitudes again: one comparison says so.
+        codes, steps = coded
+        self.data = torch.cat([self.data, codes], dim=-2)
+        if self.by_token:
+            self.steps = torch.cat([self.steps, steps], dim=-2)
+
+    def _append_unstated(self, new: Tensor) -> None:
+        """After spikes whose amplitudes were read off. Nearly always the same ones again: one comparison says so."""
+        assert self.data is not None
         if self.amplitude is not None and not torch.equal(new.sign() * _over(self.amplitude, new), new):
             amplitude = amplitudes(new, self.amplitude)
             if amplitude is None:
@@ -110,10 +138,20 @@ class SpikeStore:
 
     def read(self) -> Tensor | None:
         """All tokens as they came in."""
-        if self.data is None:
-            return None
-        values = self.data if self.amplitude is None else unpack(self.data, self.amplitude, self.width)
-        return values.flatten(0, 1)
+        return None if self.data is None else self._values().flatten(0, 1)
+
+    def _values(self) -> Tensor:
+        assert self.data is not None
+        if self.steps is not None:
+            return self.data.to(self.steps.dtype).mul_(self.steps).to(self.dtype)
+        return self.data if self.amplitude is None else unpack(self.data, self.amplitude, self.width)
+
+    def change(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Pick, repeat, cut or move rows and tokens of all that is held for each of them."""
+        if self.data is not None:
+            self.data = change(self.data)
+        if self.steps is not None and self.by_token:
+            self.steps = change(self.steps)
 
     @property
     def length(self) -> int:
@@ -121,8 +159,14 @@ class SpikeStore:
 
     @property
     def nbytes(self) -> int:
-        held = [tensor for tensor in (self.data, self.amplitude) if tensor is not None]
+        held = [tensor for tensor in (self.data, self.amplitude, self.steps) if tensor is not None]
         return sum(tensor.untyped_storage().nbytes() for tensor in held)
+
+
+def _whole_numbers(x: Tensor, step: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """n of x (T, B, heads, n, d), and the steps that go with it, of S for what the neuron saw, (T, B, n, heads * d)."""
+    steps = step.unsqueeze(2)
+    return (x.to(steps.dtype) / steps).round_().to(dtype), steps
 
 
 def _over(amplitude: Tensor, x: Tensor) -> Tensor:
@@ -167,10 +211,9 @@ class SpikeLayer(DynamicLayer):
     def get_seq_length(self) -> int:
         return self.stores[0].length
 
-    def _change(self, change: Any) -> None:
+    def _change(self, change: Callable[[Tensor], Tensor]) -> None:
         for store in self.stores:
-            if store.data is not None:
-                store.data = change(store.data)
+            store.change(change)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         self._change(lambda data: data.index_select(1, beam_idx.to(data.device)))

@@ -24,7 +24,7 @@ from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
 from spikelm.errors import CheckpointError, ConfigError
 from spikelm.neurons import Neuron, build_neuron
 from spikelm.spiking.conversion import Conversion, conversion_of
-from spikelm.spiking.folding import fold, mark, over_time, source_steps, spread
+from spikelm.spiking.folding import fold, marked_spikes, over_time, source_steps, spread
 from spikelm.spiking.kv_cache import prepare_cache, spike_cache
 from spikelm.spiking.saved.dropout import keep_bits
 from spikelm.spiking.saved.linear import keep_spikes
@@ -260,8 +260,7 @@ def _spike_source(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[t
 def _spike_output(site: Site, module: Any, args: tuple, output: Tensor) -> Tensor:
     neuron = module.get_submodule(site.child)
     if site.part is None:
-        spikes = over_time(neuron, output)
-        return spikes if torch.is_grad_enabled() else mark(spikes, neuron)  # they may be cached
+        return over_time(neuron, output) if torch.is_grad_enabled() else marked_spikes(neuron, output)  # may be cached
     index, count = site.part
     parts = list(output.chunk(count, dim=-1))
     parts[index] = over_time(neuron, parts[index])

@@ -60,7 +60,7 @@ def test_a_previous_student_is_this_one_where_nothing_else_is_said() -> None:
         (["+previous.variant.widht=0.5"], "widht"),
         (["neuron._target_=null"], "unknown key neuron.k"),
         (["neuron=ann", "+neuron.k=2"], "unknown key neuron.k"),
-        (["neuron.bits=many"], "neuron.bits=many is not valid; valid: ter, or a whole number of at least 1"),
+        (["neuron.bits=many"], "neuron.bits=many is not valid; valid: ter, 2 x ter, or a whole number of at least 1"),
         (["+neuron.spikes=2"], "neuron.spikes=2 is not valid; valid: true or false"),
         (
             ["weights=binary", "weights.embeddings=all"],

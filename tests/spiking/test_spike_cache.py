@@ -32,6 +32,16 @@ NEURONS = {
     "psn": ClassSpec("spikelm.neurons.psn.PSN"),
     "lif_atan": ClassSpec("spikelm.neurons.lif_atan.LIFAtan"),
 }
+CODES = {
+    "residual": ClassSpec("spikelm.neurons.unfolding.residual.Residual", {"steps": 3, "k": 4.0}),
+    "residual by token": ClassSpec("spikelm.neurons.unfolding.residual.Residual", {"steps": 4, "scale": "token"}),
+    "place": ClassSpec("spikelm.neurons.unfolding.place.Place", {"width": 8}),
+    "stbif": ClassSpec("spikelm.neurons.unfolding.stbif.STBIF"),
+    "ilif": ClassSpec("spikelm.neurons.unfolding.ilif.ILIF", {"signed": True}),
+    "levels": ClassSpec("spikelm.neurons.unfolding.levels.Levels", {"levels": 8}),
+    "phase": ClassSpec("spikelm.neurons.unfolding.phase.Phase"),
+}
+UNBOUNDED = ClassSpec("spikelm.neurons.unfolding.dynamic.Dynamic")
 MODELS = {"bart": BartForConditionalGeneration, "mbart": MBartForConditionalGeneration, "gpt2": GPT2LMHeadModel}
 WAYS: dict[str, dict[str, Any]] = {
     "greedy": {},
@@ -294,3 +304,49 @@ def test_a_neuron_says_the_heights_of_its_spikes(name: str) -> None:
     heights = neuron.heights(spikes)
     assert torch.equal(spikes.sign() * heights.view(4, 1, 1), spikes)
     assert spikes.any()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("T", [1, 2])
+@pytest.mark.parametrize("name", CODES)
+def test_whole_numbers_are_cached_and_change_no_token(name: str, T: int, way: str, small_seq2seq: Any) -> None:
+    model = made("bart", small_seq2seq, None, CODES[name], T)
+    inputs = prompt()
+    results = []
+    for use_cache in (False, True):
+        torch.manual_seed(3)
+        results.append(model.generate(**inputs, max_length=8, use_cache=use_cache, **WAYS[way]))
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_codes_take_a_byte_or_two(name: str, small_seq2seq: Any) -> None:
+    model = made("bart", small_seq2seq, None, CODES[name], 2)
+    with torch.no_grad():
+        first = model(**prompt(), decoder_input_ids=torch.randint(4, 90, (2, 6)))
+        cache = first.past_key_values
+        model(**prompt(), decoder_input_ids=torch.randint(4, 90, (2, 1)), past_key_values=cache)
+    layer = cache.self_attention_cache.layers[0]
+    expected = torch.int16 if name in ("place", "phase") else torch.int8
+    for store in layer.stores:
+        assert store.data.dtype == expected
+        assert store.data.shape[-2] == 7
+        assert store.steps is not None
+        assert store.steps.shape == ((2, 2, 1, 7, 1) if "token" in name or name == "place" else (2, 1, 1, 1, 1))
+
+
+def test_numbers_without_a_bound_are_cached_as_floats(small_seq2seq: Any) -> None:
+    model = made("bart", small_seq2seq, None, UNBOUNDED, 1)
+    inputs = prompt()
+    assert torch.equal(model.generate(**inputs, max_length=8), model.generate(**inputs, max_length=8, use_cache=False))
+
+
+def test_floats_after_whole_numbers_make_all_of_it_floats(small_seq2seq: Any) -> None:
+    model = made("bart", small_seq2seq, None, CODES["residual by token"], 1)
+    with torch.no_grad():
+        cache = model(**prompt(), decoder_input_ids=torch.randint(4, 90, (2, 6))).past_key_values
+    layer = cache.self_attention_cache.layers[0]
+    before = layer.keys
+    other = torch.randn_like(before[:, :, :2])
+    layer.update(other, other)
+    assert torch.equal(layer.keys, torch.cat([before, other], dim=-2))

@@ -48,7 +48,7 @@ def clip_spikes(x: Tensor, alpha: Tensor, rule: ClipRule, compiled: bool = False
         spikes, levels = ClipSpike.apply(wide(x), alpha, rule, torch.is_grad_enabled())
     spikes = spikes.to(x.dtype)
     if levels is not None and not torch.compiler.is_compiling():
-        spikes.packed = Packed(levels, alpha, spikes.shape)
+        spikes.packed = Packed.ternary(levels, alpha, spikes.shape)
     return spikes
 
 

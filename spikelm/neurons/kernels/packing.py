@@ -8,7 +8,8 @@ which are rows like the time steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -91,11 +92,14 @@ def times_noise(x: Tensor, packed: Tensor, level: Tensor, out: Tensor | None = N
     return product
 
 
+Floats = Callable[[Tensor, Tensor], Tensor]  # of what is kept and the heights: the spikes as they were
+
+
 class Shared:
     """The floats of packed spikes, made once for all the products of a backward that read them."""
 
-    def __init__(self, shape: torch.Size) -> None:
-        self.shape = shape
+    def __init__(self, floats: Floats) -> None:
+        self.floats = floats
         self.readers = 0
         self._left = 0
         self._floats: Tensor | None = None
@@ -104,7 +108,7 @@ class Shared:
         """The spikes; after the last reader nothing is kept."""
         floats = self._floats
         if floats is None or floats.dtype != dtype:
-            floats, self._left = unpack(levels, alpha, self.shape).to(dtype), self.readers
+            floats, self._left = self.floats(levels, alpha).to(dtype), self.readers
         self._left -= 1
         self._floats = floats if self._left > 0 else None
         return floats
@@ -113,10 +117,16 @@ class Shared:
 class Packed:
     """What spikes (T, ...) are made of, carried by the tensor itself as its attribute `packed`."""
 
-    def __init__(self, levels: Tensor, alpha: Tensor, shape: torch.Size) -> None:
+    def __init__(self, levels: Tensor, alpha: Tensor, floats: Floats) -> None:
         self.levels = levels
         self.alpha = alpha.detach()
-        self.shared = Shared(shape)
+        self.floats = floats
+        self.shared = Shared(floats)
+
+    @classmethod
+    def ternary(cls, levels: Tensor, alpha: Tensor, shape: torch.Size) -> Packed:
+        """Of spikes -a_t, 0 and a_t, two bits each."""
+        return cls(levels, alpha, partial(unpack, shape=shape))
 
 
 def packed_of(x: Tensor) -> Packed | None:

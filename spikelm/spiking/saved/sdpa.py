@@ -31,7 +31,7 @@ class Operand:
     def __init__(self, x: Tensor) -> None:
         packed = packed_of(x)
         self.view = (x.size(), x.stride(), x.storage_offset())
-        self.shared = Shared(packed.shared.shape) if packed else None
+        self.shared = Shared(packed.floats) if packed else None
         self.tensors = (packed.levels, packed.alpha) if packed else (x, None)
 
     def read(self, first: Tensor, second: Tensor | None) -> Tensor:

@@ -1,0 +1,148 @@
+"""GIF neurons: an affine quantiser per token, with more bits for salient channels (SpikeLLM)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from spikelm.neurons.amplitude import AmplitudeNeuron
+from spikelm.neurons.kernels.precision import wide
+from spikelm.rules import Rule
+
+LEAST_SCALE, MOST = 1e-5, 1e4
+
+
+def affine(x: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(q, a, z) of each row of the last axis, which stand for (q - z) a.
+
+    a = clamp((max - min) / (2^n - 1), 1e-5, 1e4); z = round(clamp(-min / a, -1e4, 1e4));
+    q = clamp(round(x / a) + z, 0, 2^n - 1).
+    The gradient passes the rounding of x / a, and q where it is not clamped; a keeps its own, through min and max.
+    """
+    top = 2**bits - 1
+    low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
+    scale = ((high - low) / top).clamp(LEAST_SCALE, MOST)
+    zero = (-low / scale).clamp(-MOST, MOST).round()
+    ratio = x / scale
+    rounded = ratio.detach().round() + (ratio - ratio.detach())
+    return (rounded + zero).clamp(0, top), scale, zero
+
+
+def saliency_threshold(saliency: Tensor, low_share: float) -> Tensor:
+    """The int(low_share C)-th smallest of C channel values; minus infinity where that is none of them."""
+    rank = int(low_share * saliency.numel())
+    return saliency.kthvalue(rank).values if rank else saliency.new_full((), -torch.inf)
+
+
+def salient_channels(saliency: Tensor, low_share: float) -> Tensor:
+    """Which of the channel values (C,) are above the threshold."""
+    return saliency > saliency_threshold(saliency, low_share)
+
+
+def bursts(codes: Tensor, bits: int, steps: int) -> Tensor:
+    """The paper's unfolding into `steps` bursts of n bits (steps, ...): s = 2^n - 1 if v >= 2^n else v; v -= s.
+
+    Not exact at the top: steps (2^n - 1) is the largest sum, so with n = 4 code 31 becomes 30 in two steps.
+    """
+    left = codes.clone()
+    found = []
+    for _ in range(steps):
+        burst = torch.where(left >= 2**bits, 2**bits - 1, left)
+        left = left - burst
+        found.append(burst)
+    return torch.stack(found)
+
+
+class GIF(AmplitudeNeuron):
+    """Q_n(x) on channels of low saliency, Q_{n + extra}(x) on salient ones, both scaled by the whole token (`affine`).
+
+    Saliency is the mean of x^2 over the tokens of the first training batch, over all ranks, one value per channel; the
+    `low_share` of the channels with the smallest are low. SpikeLLM takes (x W^T W) x instead, with the weight W behind
+    the neuron, and averages it over calibration sequences: a neuron here does not see that weight. Where the last axis
+    has no fixed size, no channel is salient. alpha stays 1 and is not read; alpha_ready says that the mask is set.
+    """
+
+    per_token = True
+    salient: Tensor | None
+
+    def __init__(
+        self,
+        T: int,
+        memory: bool = True,
+        width: Annotated[int, Rule(whole=True, least=2, most=8)] = 4,
+        extra: Annotated[int, Rule(whole=True, least=1, most=2)] = 1,
+        low_share: Annotated[float, Rule(least=0, most=1)] = 0.9,
+    ) -> None:
+        super().__init__(T, memory, elastic=True, learnable=False)
+        self.width = width
+        self.extra = extra
+        self.low_share = low_share
+        self.register_buffer("salient", None)
+
+    def fit_to(self, features: int) -> None:
+        self.salient = torch.zeros(features, dtype=torch.bool, device=self.alpha.device)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if self.salient is not None:
+            self.salient.fill_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        values = wide(x)
+        self.set_from(values)
+        codes, scale, zero = affine(values, self.width)
+        out = (codes - zero) * scale
+        if self._splits(values):
+            codes, scale, zero = affine(values, self.width + self.extra)
+            out = torch.where(self._mask(), (codes - zero) * scale, out)
+        return out.to(x.dtype)
+
+    @torch.no_grad()
+    def unfold(self, x: Tensor) -> Tensor:
+        """Sign and bits of q - z, low channels first, then salient ones, each virtual step with one height per token.
+
+        z is cut to 0..2^n - 1 for this, so that |q - z| has n bits; one more step gives what was cut off. It is silent
+        unless all values of a token have one sign.
+        """
+        values = wide(x)
+        self.set_from(values)
+        if not self._splits(values):
+            return torch.stack(_signed_bits(values, self.width)).to(x.dtype)
+        salient = self._mask()
+        low = [step.masked_fill(salient, 0) for step in _signed_bits(values, self.width)]
+        high = [step.masked_fill(~salient, 0) for step in _signed_bits(values, self.width + self.extra)]
+        return torch.stack([*low, *high]).to(x.dtype)
+
+    def _splits(self, x: Tensor) -> bool:
+        return self.salient is not None and self.salient.numel() == x.shape[-1]
+
+    def _mask(self) -> Tensor:
+        assert self.salient is not None
+        return self.salient
+
+    def find_alpha(self, x: Tensor) -> None:
+        """Set the mask (alpha has no part in this neuron)."""
+        if not self._splits(x):
+            return
+        squares = x.flatten(0, -2).double().square()
+        seen = torch.cat([squares.sum(0), squares.new_full((1,), len(squares))])
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            dist.all_reduce(seen)
+        self._mask().copy_(salient_channels(seen[:-1] / seen[-1], self.low_share))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, width={self.width}, extra={self.extra}, low_share={self.low_share}"
+
+
+def _signed_bits(x: Tensor, bits: int) -> list[Tensor]:
+    """The steps of (q - z) a: its n sign-magnitude bits with z cut to the range of q, and what was cut off."""
+    codes, scale, zero = affine(x, bits)
+    near = zero.clamp(0, 2**bits - 1)
+    number = codes - near
+    sign, size = number.sign(), number.abs().to(torch.int32)
+    steps = [sign * ((size >> b) & 1) * (scale * 2**b) for b in range(bits)]
+    return [*steps, ((near - zero) * scale).expand_as(x)]

@@ -1,0 +1,123 @@
+"""GIF neurons against SpikeLLM's tensors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from golden import assert_unfolds, golden, needs_golden
+from torch import Tensor
+
+from spikelm.errors import SpikeLMError
+from spikelm.neurons.unfolding.gif import GIF, affine, bursts, salient_channels
+
+TAGS = [("t2", 1, 0.75), ("t4", 2, 0.875)]
+
+
+def close(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-6)
+
+
+def fitted(x: Tensor, **options: float) -> GIF:
+    neuron = GIF(len(x), **options)  # type: ignore[arg-type]
+    neuron.fit_to(x.shape[-1])
+    neuron(x)
+    return neuron
+
+
+@needs_golden
+@pytest.mark.parametrize(("tag", "extra", "low_share"), TAGS)
+def test_codes_scales_and_mask_are_the_released_ones(tag: str, extra: int, low_share: float) -> None:
+    g = golden("spikellm_gif")
+    for name, bits in (("low", 4), ("high", 4 + extra)):
+        codes, scale, zero = affine(g["x"], bits)
+        close((codes - zero) * scale, g[f"{tag}.act_{name}"])
+        close(scale, g[f"{tag}.{name}_scale"])
+        assert torch.equal(zero, g[f"{tag}.{name}_zero"])
+    assert torch.equal(codes, g[f"{tag}.high_int"])
+    salient = salient_channels(g[f"{tag}.saliency_mean"].mean((0, 1)), low_share)
+    assert torch.equal(~salient, g[f"{tag}.mask_low"].flatten().bool())
+
+
+@needs_golden
+@pytest.mark.parametrize(("tag", "extra", "low_share"), TAGS)
+def test_the_neuron_before_a_linear_is_the_released_one(tag: str, extra: int, low_share: float) -> None:
+    g = golden("spikellm_gif")
+    neuron = fitted(g["x"], extra=extra, low_share=low_share)
+    assert neuron.salient is not None
+    neuron.salient.copy_(~g[f"{tag}.mask_low"].flatten().bool())
+    x = g["x"].clone().requires_grad_()
+    out = torch.nn.functional.linear(neuron(x), g[f"{tag}.weight_dequant"], g["bias"])
+    out.backward(g["grad_out"])
+    close(out, g[f"{tag}.out"])
+    assert x.grad is not None
+    close(x.grad, g[f"{tag}.grad_x"])
+
+
+@needs_golden
+@pytest.mark.parametrize(("name", "bits"), [("asym4", 4), ("asym5", 5)])
+def test_edges_are_the_released_ones(name: str, bits: int) -> None:
+    g = golden("spikellm_gif")
+    x = g["edge"].clone().requires_grad_()
+    codes, scale, zero = affine(x, bits)
+    out = (codes - zero) * scale
+    out.backward(g["edge_grad_out"])
+    close(out, g[f"edge_{name}.out"])
+    close(scale, g[f"edge_{name}.scale"])
+    assert x.grad is not None
+    close(x.grad, g[f"edge_{name}.grad_x"])
+
+
+@needs_golden
+def test_edges_unfold() -> None:
+    x = golden("spikellm_gif")["edge"][None]
+    assert_unfolds(fitted(x, low_share=0.5), x)
+
+
+@pytest.mark.parametrize("offset", [0, 3, -3, 50])
+@pytest.mark.parametrize("extra", [1, 2])
+def test_it_unfolds(offset: float, extra: int) -> None:
+    x = torch.randn(2, 3, 5, 16) + offset
+    neuron = fitted(x, extra=extra)
+    steps = assert_unfolds(neuron, x)
+    assert neuron.unfolds
+    assert len(steps) == 5 + 5 + extra
+    if not offset:
+        assert not steps[4].any()
+
+
+def test_without_a_fixed_size_no_channel_is_salient() -> None:
+    neuron = GIF(1)
+    x = torch.rand(1, 2, 3, 7)
+    codes, scale, zero = affine(x, 4)
+    assert torch.equal(neuron(x), (codes - zero) * scale)
+    assert len(assert_unfolds(neuron, x)) == 5
+
+
+def test_the_mask_is_of_the_first_training_batch_and_is_saved() -> None:
+    x = torch.randn(1, 4, 10) * torch.arange(1, 11)
+    x[..., 2] = 100
+    neuron = fitted(x)
+    assert neuron.salient is not None
+    assert neuron.salient.nonzero().flatten().tolist() == [2]
+    neuron(torch.randn(1, 4, 10) * 1000)
+    other = GIF(1).eval()
+    other.fit_to(10)
+    with pytest.raises(SpikeLMError, match="not set"):
+        other(x)
+    other.load_state_dict(neuron.state_dict())
+    assert torch.equal(other(x), neuron(x))
+    other.reset_parameters()
+    assert not other.ready
+
+
+@pytest.mark.parametrize(("low_share", "salient"), [(0, 10), (0.5, 5), (1, 0)])
+def test_the_share_of_low_channels(low_share: float, salient: int) -> None:
+    assert int(salient_channels(torch.rand(10), low_share).sum()) == salient
+
+
+@pytest.mark.parametrize(("steps", "total"), [(2, 30), (4, 60)])
+def test_bursts_are_exact_but_at_the_top(steps: int, total: int) -> None:
+    codes = torch.arange(16 * steps)
+    found = bursts(codes, 4, steps)
+    assert int(found.max()) == 15
+    assert torch.equal(found.sum(0), codes.clamp(max=total))
