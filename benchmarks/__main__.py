@@ -6,7 +6,19 @@ import sys
 import time
 from importlib import import_module
 
-NAMES = ("neuron", "step", "memory", "inference", "generate", "data", "startup", "scaling", "processor", "store")
+NAMES = (
+    "neuron",
+    "step",
+    "codes",
+    "memory",
+    "inference",
+    "generate",
+    "data",
+    "startup",
+    "scaling",
+    "processor",
+    "store",
+)
 
 
 def main() -> None:

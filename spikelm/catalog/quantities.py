@@ -54,6 +54,11 @@ def counted(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
+def rate_text(rate: float, unfolds: bool = False) -> str:
+    """How often neurons fire: a share of the values, or the spikes a value where each may take several."""
+    return f"{rate:.2f} a value" if unfolds else f"{rate:.1%}"
+
+
 def bits_text(bits: int | float | str) -> str:
     """Bits of weights or activations, three levels in a whole word: ternary, 2 x ternary."""
     return f"{bits:g}" if isinstance(bits, float) else str(bits).replace("ter", "ternary")

@@ -9,6 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from spikelm.catalog.quantities import rate_text
 from spikelm.measure.audit import AuditReport
 from spikelm.measure.watch import Row
 
@@ -44,5 +45,6 @@ def _group_cells(rows: Sequence[Row]) -> list[str]:
     sides = ", ".join(dict.fromkeys(str(row.operand) for row in driven)) or "none"
     some = "" if len(driven) in (0, len(rows)) else f" {len(driven)} of {len(rows)}"
     silent = " silent" if any(row.silent for row in rows) else ""
-    mean = f"{sum(rates) / len(rates):.1%}" if rates else ""
+    several = any("unfolded" in str(row.operand) for row in driven)
+    mean = rate_text(sum(rates) / len(rates), several) if rates else ""
     return [sides + some + silent, mean, f"{sum(row.macs for row in rows) / 1e6:,.1f}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from spikelm.cli.manual import Manual, ManualParser
@@ -30,14 +31,14 @@ def energy_main(argv: Sequence[str]) -> int:
         type=float,
         default=1.0,
         metavar="RATE",
-        help="firing rate of every site, from 0 to 1; 1 is the ceiling",
+        help="firing rate of every site; 1 is the ceiling, unless a value takes several spikes: then spikes a value",
     )
     parser.add_argument("--length", type=int, default=128, metavar="N", help="tokens; of the source for BART")
     parser.add_argument("--target", type=int, default=64, metavar="N", help="tokens decoded by BART")
     parser.add_argument("--beams", type=int, default=1, metavar="N", help="beams of BART")
     args = parser.parse_intermixed_args(argv)
-    if not 0 <= args.rate <= 1:
-        raise ConfigError(f"--rate {args.rate:g} is not valid; a firing rate is a number from 0 to 1", "--rate 0.34")
+    if not 0 <= args.rate < math.inf:
+        raise ConfigError(f"--rate {args.rate:g} is not valid; a firing rate is a number of at least 0", "--rate 0.34")
     for name in ("length", "target", "beams"):
         if getattr(args, name) < 1:
             raise ConfigError(f"--{name} {getattr(args, name)} is not valid; it is a whole number of at least 1")

@@ -18,10 +18,13 @@ from transformers.activations import ACT2FN
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.models.bert.modeling_bert import BertPreTrainedModel
 
+from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.export.linears import SpikeLinear
+from spikelm.neurons import build_neuron
 from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.inference import levels
+from spikelm.neurons.unfolding.coded import CodedNeuron
 
 INPUTS = ("qkv_in", "attn_out_in", "ffn1_in", "ffn2_in")
 
@@ -33,16 +36,24 @@ class ExportedBertConfig(BertConfig):
 
     time_steps: int = 1
     heights: int = 1  # 1: all steps' spikes have one height; else one per step
-    rule: dict[str, bool | float | str] | None = None  # the fields of a ClipRule
+    rule: dict[str, bool | float | str] | None = None  # the fields of a ClipRule; None: neurons of `code`
+    code: dict[str, Any] | None = None  # class and arguments of neurons whose output is a whole number on a step
     precision: str = "fp32"
     plain: str = "BertForSequenceClassification"  # the class of transformers that it was trained as
 
     @property
     def clip_rule(self) -> ClipRule:
-        """How the neurons fire and reset."""
+        """How neurons of the clip family fire and reset."""
         if self.rule is None:
             raise ConfigError("this config says nothing of neurons", "spikelm-export RUN writes one that does")
         return ClipRule(**self.rule)  # type: ignore[arg-type]
+
+    def coded_neuron(self, memory: bool = True) -> CodedNeuron:
+        """A neuron of `code`, whose amplitude is not set yet."""
+        neuron = build_neuron(ClassSpec(**(self.code or {})), self.time_steps, memory)
+        if not isinstance(neuron, CodedNeuron):
+            raise ConfigError(f"{type(neuron).__name__} does not code whole numbers", "export the run again")
+        return neuron
 
 
 def frame_of(config: ExportedBertConfig) -> Any:
@@ -53,17 +64,12 @@ def frame_of(config: ExportedBertConfig) -> Any:
 
 
 class ExportedLayer(nn.Module):
-    """One block: spikes into each linear, spikes as keys and values."""
-
-    threshold_kv: Tensor
-    height_kv: Tensor
+    """One block: spikes, or whole numbers of a code, into each linear and as keys and values."""
 
     def __init__(self, config: ExportedBertConfig) -> None:
         super().__init__()
-        hidden, wide, T = config.hidden_size, config.intermediate_size, config.time_steps
+        hidden, wide = config.hidden_size, config.intermediate_size
         self.heads = config.num_attention_heads
-        self.rule = config.clip_rule
-        self.still = replace(self.rule, beta=0.0)  # keys and values have no memory
         how = (config.heights, config.precision)
         self.qkv = SpikeLinear(hidden, 3 * hidden, *how)
         self.attention_output = SpikeLinear(hidden, hidden, *how)
@@ -72,30 +78,68 @@ class ExportedLayer(nn.Module):
         self.activation = ACT2FN[config.hidden_act]
         self.attention_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
         self.output_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
-        for site in INPUTS:
-            self.register_buffer(f"threshold_{site}", torch.ones(T, 1, 1))
-        self.register_buffer("threshold_kv", torch.ones(T, 1, 2 * hidden))
-        self.register_buffer("height_kv", torch.ones(T, 1, 2 * hidden))
+        self.fire: Firing | Coding = Firing(config) if config.code is None else Coding(config)
 
     def forward(self, x: Tensor, mask: Tensor | None, batch: int) -> Tensor:
         """x is (T, B*n, H); mask (T*B, 1, 1, n) says which keys are there."""
         hidden = x.shape[-1]
-        qkv = self.qkv(self._levels(x, "qkv_in"))
-        kv = levels(qkv[..., hidden:], self.threshold_kv, self.still).mul_(self.height_kv)
-        query, key, value = (self._split(part, batch) for part in (qkv[..., :hidden], *kv.chunk(2, dim=-1)))
+        qkv = self.qkv(*self.fire(x, "qkv_in"))
+        kv = self.fire.keys_and_values(qkv[..., hidden:])
+        query, key, value = (self._split(part, batch) for part in (qkv[..., :hidden], *kv))
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         context = context.transpose(1, 2).reshape(x.shape)
-        x = self.attention_norm(self.attention_output(self._levels(context, "attn_out_in")) + x)
-        inner = self.activation(self.intermediate(self._levels(x, "ffn1_in")))
-        return self.output_norm(self.output(self._levels(inner, "ffn2_in")) + x)
-
-    def _levels(self, x: Tensor, site: str) -> Tensor:
-        return levels(x, getattr(self, f"threshold_{site}"), self.rule)
+        x = self.attention_norm(self.attention_output(*self.fire(context, "attn_out_in")) + x)
+        inner = self.activation(self.intermediate(*self.fire(x, "ffn1_in")))
+        return self.output_norm(self.output(*self.fire(inner, "ffn2_in")) + x)
 
     def _split(self, x: Tensor, batch: int) -> Tensor:
         """(T, B*n, H) as (T*B, heads, n, d)."""
         T, rows, hidden = x.shape
         return x.reshape(T * batch, rows // batch, self.heads, hidden // self.heads).transpose(1, 2)
+
+
+class Firing(nn.Module):
+    """Neurons of the clip family without modules of their own: levels -1, 0 and 1 on thresholds."""
+
+    threshold_kv: Tensor
+    height_kv: Tensor
+
+    def __init__(self, config: ExportedBertConfig) -> None:
+        super().__init__()
+        self.rule = config.clip_rule
+        self.still = replace(self.rule, beta=0.0)  # keys and values have no memory
+        T, hidden = config.time_steps, config.hidden_size
+        for site in INPUTS:
+            self.register_buffer(f"threshold_{site}", torch.ones(T, 1, 1))
+        self.register_buffer("threshold_kv", torch.ones(T, 1, 2 * hidden))
+        self.register_buffer("height_kv", torch.ones(T, 1, 2 * hidden))
+
+    def forward(self, x: Tensor, site: str) -> tuple[Tensor, None]:
+        """The levels at the input of a linear, whose weights hold their heights."""
+        return levels(x, getattr(self, f"threshold_{site}"), self.rule), None
+
+    def keys_and_values(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Spikes of the keys and values, which come side by side."""
+        return levels(x, self.threshold_kv, self.still).mul_(self.height_kv).chunk(2, dim=-1)
+
+
+class Coding(nn.Module):
+    """Neurons whose output is n S: linears read n, and S multiplies what comes out of them."""
+
+    def __init__(self, config: ExportedBertConfig) -> None:
+        super().__init__()
+        self.neurons = nn.ModuleDict({site: config.coded_neuron() for site in INPUTS})
+        self.neurons.update({site: config.coded_neuron(memory=False) for site in ("key", "value")})
+
+    def forward(self, x: Tensor, site: str) -> tuple[Tensor, Tensor]:
+        """The whole numbers at the input of a linear, and their steps."""
+        neuron: Any = self.neurons[site]
+        n, step = neuron.code(x)
+        return n, step
+
+    def keys_and_values(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Spikes of the keys and values, which come side by side."""
+        return tuple(self.neurons[site](part) for site, part in zip(("key", "value"), x.chunk(2, dim=-1), strict=True))
 
 
 class ExportedBertForSequenceClassification(BertPreTrainedModel):
@@ -106,7 +150,7 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
 
     def __init__(self, config: ExportedBertConfig) -> None:
         super().__init__(config)
-        if config.rule is None:
+        if config.rule is None and config.code is None:
             raise ConfigError("this config says nothing of neurons", "spikelm-export RUN writes one that does")
         frame = frame_of(config)
         self.embeddings = frame.base_model.embeddings

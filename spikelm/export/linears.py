@@ -3,6 +3,7 @@
 fp32: where all steps have one height the weights are h W and it is an ordinary linear; where they differ it is
 h_t (W f_t), one multiplication of the output. int8: W = s W8 with one scale s per channel; spikes are exact in int8,
 the product is in int32, exact too, and h_t s turns it back into floats: only the rounding of W to W8 is lost.
+Whole numbers n of a code are read in the same way, y = S (W n) + b, with the step S of each time step or token.
 """
 
 from __future__ import annotations
@@ -52,13 +53,16 @@ class SpikeLinear(nn.Module):
             self.weight.copy_(weight)
             self.scale.copy_(heights.view(-1, 1, 1))
 
-    def forward(self, levels: Tensor) -> Tensor:
-        if self.scale is None:
+    def forward(self, levels: Tensor, step: Tensor | None = None) -> Tensor:
+        """y for levels, or for whole numbers that count in units of `step`, (T, 1, 1) or (T, rows, 1)."""
+        if self.scale is None and step is None:
             return F.linear(levels, self.weight, self.bias)
         T, rows, inputs = levels.shape
         flat = levels.view(T * rows, inputs)
         product = torch._int_mm(flat.to(torch.int8), self.weight.t()) if self.int8 else flat @ self.weight.t()
-        return torch.addcmul(self.bias, product.view(T, rows, -1), self.scale)
+        scales = [scale for scale in (self.scale, step) if scale is not None]
+        scaled = product.view(T, rows, -1) * scales[0] if len(scales) == 2 else product.view(T, rows, -1)
+        return torch.addcmul(self.bias, scaled, scales[-1])
 
     def extra_repr(self) -> str:
         outputs, inputs = self.weight.shape

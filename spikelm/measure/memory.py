@@ -18,10 +18,13 @@ from spikelm.catalog.kinds import kind_of
 from spikelm.config.devices import device_count
 from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.config.settings.schema import Config
+from spikelm.config.settings.specs import NeuronSpec
 
 FLOAT, HALF, BYTE = 4, 2, 1
 MASKED = 0.15  # of the tokens, whose logits a pretraining on masked words computes
 #: neurons that keep packed levels and masks for the backward; any other keeps its input and its output
+CODES = "spikelm.neurons.unfolding."
+LARGEST_IN_A_BYTE = 6  # bits of a magnitude: one value more at each end says what is out of range
 PACKING = ("spikelm.neurons.bispike.BiSpike", "spikelm.neurons.lif.LIF")
 #: maps that the losses on one layer's maps, scores and relations keep, counted on the fake device of tests/accelerator
 KEPT_BY_MAPS, KEPT_BY_SCORES, KEPT_BY_RELATIONS = 1, 5, 10
@@ -60,6 +63,24 @@ def _teacher(config: Config) -> bool:
     if config.task.kind == "pretrain":
         return config.converted and config.distill.pretrain
     return config.task.kind == "general" or (config.distills and config.distill.imitates)
+
+
+def _code_bytes(neuron: NeuronSpec) -> int:
+    """Bytes that a neuron and the linear behind it keep of a value as a whole number; 0: they keep no such numbers.
+
+    A step that learns needs the value itself as well.
+    """
+    name, settings = neuron.target.removeprefix(CODES), neuron.arguments
+    if name in ("stbif.STBIF", "levels.Levels"):
+        return BYTE + FLOAT
+    if name == "residual.Residual" and settings.get("heights") == "ratio" and settings.get("divisor") == 3:
+        return BYTE + (FLOAT if settings.get("alpha") == "learnable" else 0)
+    if name == "ilif.ILIF" and settings.get("half") == "even" and not settings.get("normalized"):
+        return BYTE
+    width = {"place.Place": settings.get("width"), "phase.Phase": settings.get("steps")}.get(name)
+    if width is None or settings.get("learnable"):
+        return 0
+    return BYTE if width <= LARGEST_IN_A_BYTE else 2 * BYTE
 
 
 def _autocast(config: Config) -> bool:
@@ -149,6 +170,8 @@ class _Model:
         if neuron.target in PACKING:
             membranes = FLOAT if neuron.arguments.get("alpha") == "learnable" else 0
             return values * (self.packed_bytes() + membranes)
+        if kept := _code_bytes(neuron):
+            return values * kept
         if _autocast(self.config):  # each linear keeps a copy of its own
             copies = n * (3 + 1) + sum(queries + 2 * keys for queries, keys in attentions[1:])
         else:
@@ -156,7 +179,8 @@ class _Model:
         plain = (copies * h + n * i) * self.product
         if self.whole_maps:  # else the attention keeps its result itself
             plain += sum(queries for queries, _ in attentions) * h * self.product
-        return plain + (values * self.product if self.config.spiking else 0)
+        keeps_nothing = neuron.target == f"{CODES}dynamic.Dynamic"  # its gradient passes everywhere
+        return plain + (values * self.product if self.config.spiking and not keeps_nothing else 0)
 
     def packed_bytes(self) -> float:
         """Bytes of a value's level and mask (spikelm/neurons/kernels/packing.py): rows of time steps share them."""

@@ -15,17 +15,22 @@ from spikelm.config.settings.schema import Config
 from spikelm.measure.audit import AuditReport, audit
 from spikelm.measure.firing import FiringMeter
 from spikelm.measure.workload import measured_terms
+from spikelm.neurons import Neuron
 
 AUDIT_ROWS = 8
 
 
 @dataclass
 class FiringRates:
-    """Share of non-zero spikes; `mean` is weighted by the MACs that the sites feed, None of a model without spikes."""
+    """Share of non-zero spikes; `mean` is weighted by the MACs that the sites feed, None of a model without spikes.
+
+    Where neurons unfold, each value may take several spikes: then it is the number of spikes a value.
+    """
 
     mean: float | None = None
     per_site: dict[str, float] = field(default_factory=dict)
     initial_per_site: dict[str, float] | None = None  # before training
+    unfolds: bool = False
 
 
 @dataclass
@@ -82,6 +87,8 @@ class Measured:
         for part, name in ((record["firing_rate"], "initial_per_site"), (record["spike_driven"], "decoding")):
             if part[name] is None:
                 del part[name]
+        if not self.firing_rate.unfolds:
+            del record["firing_rate"]["unfolds"]
         if self.energy_detail is None:
             del record["energy_detail"]
         return record
@@ -164,7 +171,8 @@ def measure_terms(
         return Measured(claimed, ann, FiringRates(), verdict)
     per_site = measure_firing(model, samples)
     spiking = {kind: spiking_energy_mj(terms, per_site, T, kind) for kind in PICOJOULE}  # type: ignore[arg-type]
-    return Measured({**spiking}, ann, FiringRates(_mean(terms, per_site), per_site), verdict)
+    unfolds = any(isinstance(module, Neuron) and module.unfolds for module in model.modules())
+    return Measured({**spiking}, ann, FiringRates(_mean(terms, per_site), per_site, unfolds=unfolds), verdict)
 
 
 def measure_plain(terms: Sequence[Term], parts: Sequence[str]) -> Measured:

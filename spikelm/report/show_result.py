@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.catalog.kinds import UNLABELLED
-from spikelm.catalog.quantities import bits_text, duration, gigabytes, millijoules, rows_text
+from spikelm.catalog.quantities import bits_text, duration, gigabytes, millijoules, rate_text, rows_text
 from spikelm.store.result import Result, number_text
 
 NAMES = {
@@ -83,9 +83,10 @@ def _firing_rows(result: Result) -> Iterator[tuple[str, str, str]]:
     if rate.mean is None:
         return
     initial = rate.initial_mean_over_sites
-    before = "" if initial is None else f"{initial:.1%} site mean before training"
-    yield "firing rate, mean over sites", f"{rate.mean_over_sites:.1%}", before
-    yield "firing rate, weighted by MACs", f"{rate.mean:.1%}", ""
+    before = "" if initial is None else f"{rate_text(initial, rate.unfolds)} site mean before training"
+    what = "spikes" if rate.unfolds else "firing rate"
+    yield f"{what}, mean over sites", rate_text(rate.mean_over_sites or 0.0, rate.unfolds), before
+    yield f"{what}, weighted by MACs", rate_text(rate.mean, rate.unfolds), ""
 
 
 def _text_rows(result: Result) -> Iterator[tuple[str, str, str]]:

@@ -6,10 +6,10 @@ repeats) picks them at every time step: transformers' own cache would pick among
 
 Spikes {-a_t, 0, a_t} are stored four to a byte along the last axis, beside one amplitude per time step; a place of a
 byte holds s + 1 for the sign s. Spikes whose neuron says their heights are packed by them; others are looked at, which
-a GPU is waited for. A neuron whose output is n S, a whole number on a step, says S: n is kept in bytes, beside one S per
-time step or token. A layer is unpacked when it is attended to, and that copy lives for one attention: the whole past is
-unpacked for every token, so words of many bytes are taken apart at once. Values that are no such spikes are kept as
-floats from then on.
+a GPU is waited for. A neuron whose output is n S, a whole number on a step, says S: n is kept in bytes, beside an S for
+each time step or token. A layer is unpacked when it is attended to, and that copy lives for one attention: the whole
+past is unpacked for every token, so words of many bytes are taken apart at once. Values that are no such spikes are
+kept as floats from then on.
 """
 
 from __future__ import annotations

@@ -83,6 +83,7 @@ class FiringRate(ResultPart):
     mean: float | None = Field(description="weighted by the MACs that each site feeds; null where nothing fires")
     per_site: Rates
     initial_per_site: Rates = Field(default={}, description="the same before training")
+    unfolds: bool = Field(default=False, description="whether a value may take several spikes: then spikes a value")
 
     @property
     def mean_over_sites(self) -> float | None:

@@ -14,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from spikelm.catalog.quantities import significant
+from spikelm.catalog.quantities import rate_text, significant
 from spikelm.config.redact import redacted
 from spikelm.config.settings.schema import Config
 from spikelm.errors import SpikeLMError
@@ -43,6 +43,7 @@ class JobResult:
     first_metric: str  # name and value
     energy_fp32: float | None  # mJ
     firing_rate: float | None
+    unfolds: bool
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ def _job_result(finished: Finished) -> JobResult:
         first_metric=result.first_metric,
         energy_fp32=result.energy_mj.fp32,
         firing_rate=result.firing_rate.mean,
+        unfolds=result.firing_rate.unfolds,
     )
 
 
@@ -162,6 +164,6 @@ def _show_jobs(records: list[JobRecord], console: Console) -> None:
 def _result_cells(result: JobResult) -> list[str]:
     return [
         result.first_metric,
-        "–" if result.firing_rate is None else f"{result.firing_rate:.1%}",
+        "–" if result.firing_rate is None else rate_text(result.firing_rate, result.unfolds),
         "–" if result.energy_fp32 is None else significant(result.energy_fp32),
     ]

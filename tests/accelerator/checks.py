@@ -323,7 +323,9 @@ def attention_group() -> Iterator[Report]:
 # Generation
 
 
-def generation_check(T: int, system: str = "spikelm_t4") -> Callable[[FakeTensorMode], Watch]:
+def generation_check(
+    T: int, system: str = "spikelm_t4", kept: torch.dtype = torch.uint8
+) -> Callable[[FakeTensorMode], Watch]:
     """Tokens one by one with the cache, beams reordered after each, as generate() does between its own decisions."""
     config = load_config(["scale=smoke", "task=sum/xsum", f"system={system}", f"T={T}"])
 
@@ -340,7 +342,7 @@ def generation_check(T: int, system: str = "spikelm_t4") -> Callable[[FakeTensor
                 model(encoder_outputs=encoded, decoder_input_ids=word, past_key_values=cache, use_cache=True)
                 cache.reorder_cache(torch.zeros(ROWS, dtype=torch.long, device=DEVICE))
             packed = [store.data.dtype for layer in cache.self_attention_cache.layers for store in layer.stores]
-            assert set(packed) == {torch.uint8}, "spikes are packed"
+            assert set(packed) == {kept}, "spikes are packed, numbers kept in a byte"
         return watch
 
     return check
@@ -350,6 +352,7 @@ def generation_group() -> Iterator[Report]:
     for T in (1, 4):
         yield checked(f"T={T}", generation_check(T))
     yield checked("LIF", generation_check(1, "lif_bart_t1"))
+    yield checked("residual code", generation_check(1, "spikelm_residual_d2", torch.int8))
 
 
 # What must not pass
@@ -434,6 +437,21 @@ def memory_group(*settings: str) -> Iterator[Report]:
             yield memory_report(task, system, *settings)
 
 
+CODES = {
+    "residual code": ("neuron=residual",),
+    "a learned step": ("neuron=levels",),
+    "two bytes": ("neuron=phase",),
+    "a number without bound": ("neuron=dynamic",),
+}
+
+
+def codes_group() -> Iterator[Report]:
+    """Neurons whose output is a whole number on a step: one byte, one and the value, two, or floats."""
+    for name, words in CODES.items():
+        report = memory_report("pretrain", "spikelm_t1", *words, rows=16)
+        yield replace(report, name=f"{report.name}, {name}")
+
+
 def elsewhere_group() -> Iterator[Report]:
     """Sizes that the estimate's arithmetic was not read off."""
     again = "trainer.activation_checkpointing=true"
@@ -457,6 +475,7 @@ GROUPS: dict[str, Callable[[], Iterator[Report]]] = {
     "broken": broken_group,
     "memory": memory_group,
     "memory checkpointing": lambda: memory_group("trainer.activation_checkpointing=true"),
+    "memory codes": codes_group,
     "memory elsewhere": elsewhere_group,
     "memory bf16": lambda: memory_group("trainer.precision=bf16-mixed"),
 }

@@ -37,7 +37,7 @@ def test_nothing_is_on_a_wrong_device_and_no_step_waits_for_the_device() -> None
         by_group[report["group"]].append(report)
     refused = {report["name"]: bool(report["error"] or report["own"]) for report in by_group.pop("broken")}
     assert refused == {"GlueModule": False, "Reads": True, "Selects": True, "Copies": True, "Elsewhere": True}
-    assert [len(part) for part in by_group.values()] == [45, 10, 5, 29, 3], "every preset, variant and kind of step"
+    assert [len(part) for part in by_group.values()] == [45, 10, 5, 29, 4], "every preset, variant and kind of step"
     for report in (report for part in by_group.values() for report in part):
         name = f"{report['group']}: {report['name']}"
         assert not report["error"], f"{name}: {report['error']}"
@@ -45,10 +45,10 @@ def test_nothing_is_on_a_wrong_device_and_no_step_waits_for_the_device() -> None
         assert all(LOOKED_AT_BY_TRANSFORMERS in line for line in report["others"]), f"{name}: {report['others']}"
 
 
-def compare(*groups: str) -> None:
+def compare(*groups: str, each: int = 9) -> None:
     """Print and check the account of memory against the estimate."""
     table = reports(*groups)
-    assert len(table) == 9 * len(groups)
+    assert len(table) == each * len(groups)
     print("\n model                                              account  estimate")
     for report in table:
         ratio = report["estimate_gb"] / report["account_gb"]
@@ -59,6 +59,10 @@ def compare(*groups: str) -> None:
 
 def test_the_memory_estimate_is_the_account_of_the_device() -> None:
     compare("memory")
+
+
+def test_the_memory_estimate_of_codes() -> None:
+    compare("memory codes", each=4)
 
 
 @pytest.mark.slow

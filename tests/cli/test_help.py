@@ -123,7 +123,7 @@ def test_an_unknown_option_is_refused_as_an_override_is(command: tuple[str, ...]
         (("report", "serve", "--port", "x"), "--port x is not a whole number"),
         (("audit",), "spikelm-audit needs RUN"),
         (("energy", "--rate", "abc"), "--rate abc is not a number"),
-        (("energy", "--rate", "2"), "--rate 2 is not valid; a firing rate is a number from 0 to 1"),
+        (("energy", "--rate", "-2"), "--rate -2 is not valid; a firing rate is a number of at least 0"),
         (("energy", "--length", "0"), "--length 0 is not valid; it is a whole number of at least 1"),
         (("energy", "--rate"), "--rate needs one value"),
         (("export", "x", "precision=int9"), "--precision int9 is not valid; did you mean int8?"),

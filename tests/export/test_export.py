@@ -36,6 +36,17 @@ NEURONS = {
     "lif_round": LIF.having(theta=0.3, fire="round"),
 }
 
+RESIDUAL = ClassSpec("spikelm.neurons.unfolding.residual.Residual", {"steps": 3, "k": 4.0})
+CODES = {
+    "residual": RESIDUAL,
+    "residual by token": RESIDUAL.having(scale="token"),
+    "place": ClassSpec("spikelm.neurons.unfolding.place.Place", {"width": 5}),
+    "stbif": ClassSpec("spikelm.neurons.unfolding.stbif.STBIF"),
+    "levels": ClassSpec("spikelm.neurons.unfolding.levels.Levels"),
+    "phase": ClassSpec("spikelm.neurons.unfolding.phase.Phase"),
+    "dynamic": ClassSpec("spikelm.neurons.unfolding.dynamic.Dynamic"),
+}
+
 
 def inputs() -> dict[str, torch.Tensor]:
     mask = torch.ones(4, 9, dtype=torch.long)
@@ -57,9 +68,9 @@ def trained(neuron: ClassSpec, T: int, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("T", [1, 3])
-@pytest.mark.parametrize("name", list(NEURONS))
+@pytest.mark.parametrize("name", [*NEURONS, *CODES])
 def test_the_exported_model_is_the_trained_one(name: str, T: int) -> None:
-    model = trained(NEURONS[name], T)
+    model = trained({**NEURONS, **CODES}[name], T)
     batch = inputs()
     made = export(model)
     torch.testing.assert_close(made(**batch).logits, model(**batch).logits, rtol=0, atol=1e-12)
@@ -122,6 +133,7 @@ def test_int8_loses_the_rounding_of_the_weights_alone(heights: list[float]) -> N
     ("model", "said"),
     [
         (lambda: trained(ClassSpec("spikelm.neurons.psn.PSN"), 2), "PSN cannot be exported"),
+        (lambda: trained(RESIDUAL.having(heights="data"), 1), "Residual cannot be exported as it is set here"),
         (lambda: trained(ClassSpec("spikelm.neurons.lif_atan.LIFAtan"), 2), "LIFAtan cannot be exported"),
         (
             lambda: trained(BISPIKE, 1, weights=QuantizerSpec("spikelm.weights.binary.Binary")),
@@ -134,6 +146,36 @@ def test_int8_loses_the_rounding_of_the_weights_alone(heights: list[float]) -> N
 def test_what_cannot_be_exported_says_why(model: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         export(model())
+
+
+@pytest.mark.parametrize("name", ["residual", "residual by token", "place", "stbif", "levels"])
+def test_int8_of_a_code_is_the_model_with_rounded_weights(name: str) -> None:
+    """The oracle is the trained model itself, its weights rounded as int8 rounds them."""
+    model = trained(CODES[name], 2).float()
+    exported = export(model, "int8")
+    for layer in model.bert.encoder.layer:
+        attention = layer.attention
+        parts = (attention.self.query, attention.self.key, attention.self.value)
+        for linear in (*parts, attention.output.dense, layer.intermediate.dense, layer.output.dense):
+            step = linear.weight.detach().abs().amax(1, keepdim=True) / 127
+            linear.weight.data = (linear.weight / step).round() * step
+    batch = inputs()
+    ours, theirs = exported(**batch).logits, model(**batch).logits
+    assert float((ours - theirs).abs().median()) < 1e-4, "a rounding at a threshold may move a few of them further"
+
+
+@pytest.mark.parametrize(("name", "said"), [("phase", "511 levels"), ("dynamic", "no bound")])
+def test_numbers_that_do_not_fit_a_byte_are_refused_in_int8(name: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        export(trained(CODES[name], 1), "int8")
+
+
+def test_an_exported_code_loads_again(tmp_path: Path) -> None:
+    exported = export(trained(CODES["residual"], 2), "fp32")
+    exported.save_pretrained(tmp_path)
+    loaded: Any = AutoModelForSequenceClassification.from_pretrained(tmp_path, dtype=torch.float64)
+    batch = inputs()
+    assert torch.equal(loaded(**batch).logits, exported(**batch).logits)
 
 
 def test_a_run_is_exported_and_loads_in_plain_transformers_code(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ class CodedNeuron(AmplitudeNeuron):
 
     rule: WholeRule
     keeps = True  # whether a linear behind it keeps n, which is small, in place of n S
+    whole = True  # whether it computes n S at all; some settings of a neuron are no whole numbers on one step
 
     def step(self, x: Tensor) -> Tensor:
         """S for x (T, B, ..., d): (T, 1, ..., 1), or (T, B, ..., 1) where tokens have their own."""
@@ -27,6 +28,13 @@ class CodedNeuron(AmplitudeNeuron):
     def write(self, n: Tensor) -> Tensor:
         """n as spikes (V, *shape): whole numbers that add up to n, at each virtual step of one magnitude."""
         raise TypeError(f"{type(self).__name__} does not say how it writes a number")
+
+    @torch.no_grad()
+    def code(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """n, as floats, and S."""
+        values = wide(x)
+        step = self.step(values)
+        return numbers(values, step, self.rule), step
 
     def forward(self, x: Tensor) -> Tensor:
         values = wide(x)
@@ -40,9 +48,8 @@ class CodedNeuron(AmplitudeNeuron):
 
     @torch.no_grad()
     def unfold(self, x: Tensor) -> Tensor:
-        values = wide(x)
-        step = self.step(values)
-        return (self.write(numbers(values, step, self.rule)) * step).to(x.dtype)
+        n, step = self.code(x)
+        return (self.write(n) * step).to(x.dtype)
 
     @torch.no_grad()
     def reach(self, x: Tensor) -> Tensor | None:
@@ -51,7 +58,7 @@ class CodedNeuron(AmplitudeNeuron):
     @torch.no_grad()
     def coding(self, x: Tensor) -> tuple[Tensor, torch.dtype] | None:
         exact = self.rule.dtype == torch.int8 or (self.rule.dtype == torch.int16 and x.dtype.itemsize >= 4)
-        return (self.step(wide(x)), self.rule.dtype) if exact else None
+        return (self.step(wide(x)), self.rule.dtype) if self.whole and exact else None
 
 
 def per_step(alpha: Tensor, like: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ class Phase(CodedNeuron):
             raise SpikeLMError(f"grains={grains} is more than steps={steps}", "choose at most one grain per step")
         self.steps = steps
         self.grains = grains
-        self.learns_bases = learnable
+        self.whole = not learnable
         self.genotype = tuple(t * grains // steps for t in range(steps))
         self.rule = WholeRule(-(2**steps - 1), 2**steps - 1, half="down")
         if learnable:
@@ -92,7 +92,7 @@ class Phase(CodedNeuron):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        for base in (self.d, self.h, self.theta) if self.learns_bases else ():
+        for base in (self.d, self.h, self.theta) if not self.whole else ():
             base.fill_(BASE)
 
     def step(self, x: Tensor) -> Tensor:
@@ -103,23 +103,20 @@ class Phase(CodedNeuron):
         return bits(n, self.steps)
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.learns_bases:
+        if self.whole:
             return super().forward(x)
         return self._code(wide(x))[1].to(x.dtype)
 
     @torch.no_grad()
     def unfold(self, x: Tensor) -> Tensor:
         """sign(x) z_t d^-(t+1) tau, one virtual step per code step."""
-        if not self.learns_bases:
+        if self.whole:
             return super().unfold(x)
         values = wide(x)
         spikes, _ = self._code(values)
         tau, d, sign = per_step(self.alpha, values), self.d.to(values.dtype), torch.sign(values)
         heights = [d[c] ** -(t + 1) * tau for t, c in enumerate(self.genotype)]
         return torch.stack([sign * z * height for z, height in zip(spikes, heights, strict=True)]).to(x.dtype)
-
-    def coding(self, x: Tensor) -> tuple[Tensor, torch.dtype] | None:
-        return None if self.learns_bases else super().coding(x)
 
     def _code(self, values: Tensor) -> tuple[Tensor, Tensor]:
         self.set_from(values)
@@ -131,4 +128,4 @@ class Phase(CodedNeuron):
         self.alpha.copy_(largest_magnitude(x).clamp_min(ALPHA_FLOOR))
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, steps={self.steps}, grains={self.grains}, learnable={self.learns_bases}"
+        return f"{super().extra_repr()}, steps={self.steps}, grains={self.grains}, learnable={not self.whole}"

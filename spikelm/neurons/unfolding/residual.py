@@ -50,7 +50,7 @@ class Residual(CodedNeuron):
         self.per_token = scale == "token"
         self.steps, self.k, self.divisor, self.share = steps, k, divisor, reach
         self.from_data = heights == "data" and not self.per_token
-        self.balanced = divisor == 3 and not self.from_data
+        self.whole = divisor == 3 and not self.from_data  # balanced ternary
         super().__init__(T, memory, elastic=not self.per_token, learnable=alpha == "learnable" and not self.per_token)
         self.register_buffer("ratios", torch.ones(steps, T) if self.from_data else None)
         top = (3**steps - 1) // 2
@@ -64,7 +64,7 @@ class Residual(CodedNeuron):
             self.ratios.fill_(1.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.balanced:
+        if self.whole:
             return super().forward(x)
         values = wide(x)
         spikes: Tensor = _ResidualSum.apply(values, *self._code(values))
@@ -72,7 +72,7 @@ class Residual(CodedNeuron):
 
     @torch.no_grad()
     def unfold(self, x: Tensor) -> Tensor:
-        if self.balanced:
+        if self.whole:
             return super().unfold(x)
         values = wide(x)
         return ternary_steps(values, *self._code(values)).to(x.dtype)
@@ -89,13 +89,10 @@ class Residual(CodedNeuron):
 
     @torch.no_grad()
     def reach(self, x: Tensor) -> Tensor | None:
-        if self.balanced:
+        if self.whole:
             return super().reach(x)
         first, ratios = self._code(wide(x))
         return first * ratios.sum(0)
-
-    def coding(self, x: Tensor) -> tuple[Tensor, torch.dtype] | None:
-        return super().coding(x) if self.balanced else None
 
     def _code(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """a_1 and all a_v / a_1, shaped to go with x (T, ...)."""

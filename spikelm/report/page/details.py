@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from spikelm.catalog.energy import PICOJOULE, Term, site_rate
-from spikelm.catalog.quantities import bits_text, duration, gigabytes, rows_text
+from spikelm.catalog.quantities import bits_text, duration, gigabytes, rate_text, rows_text
 from spikelm.config.recorded import to_record
 from spikelm.errors import SpikeLMError
 from spikelm.measure.workload import measured_terms
@@ -157,8 +157,9 @@ def _measures(result: Result) -> Iterator[Measure]:
             yield Measure(f"energy {precision}, one inference", _millijoules(energy), against)
     if rate.mean is not None:
         initial = rate.initial_mean_over_sites
-        before = "" if initial is None else f"{initial:.1%} mean over sites before training"
-        yield Measure("firing rate, weighted by MACs", f"{rate.mean:.1%}", before)
+        before = "" if initial is None else f"{rate_text(initial, rate.unfolds)} mean over sites before training"
+        what = "spikes" if rate.unfolds else "firing rate"
+        yield Measure(f"{what}, weighted by MACs", rate_text(rate.mean, rate.unfolds), before)
     bits = f"{bits_text(result.bits.weights)}, {bits_text(result.bits.activations)}"
     yield Measure("bits of weights, activations", bits)
     if result.energy_detail:

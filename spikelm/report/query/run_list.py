@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from spikelm.catalog.quantities import counted, duration, significant
+from spikelm.catalog.quantities import counted, duration, rate_text, significant
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.runs.labels import title, with_steps
@@ -61,7 +61,7 @@ def _cells(run: Run) -> list[str]:
     return [
         *first,
         f"{result.first_metric}{ALONE}" if run.has_only(result) else result.first_metric,
-        "" if rate is None else f"{rate:.1%}",
+        "" if rate is None else rate_text(rate, result.firing_rate.unfolds),
         "" if energy is None else significant(energy),
         duration(result.seconds),
     ]
