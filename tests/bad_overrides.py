@@ -16,7 +16,20 @@ from spikelm.runs.labels import label
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.store.hashing import run_id
 
-GROUPS = ("task", "neuron", "weights", "backbone", "source", "distill", "trainer", "tracker", "scale", "system")
+GROUPS = (
+    "task",
+    "neuron",
+    "weights",
+    "attention",
+    "norm",
+    "backbone",
+    "source",
+    "distill",
+    "trainer",
+    "tracker",
+    "scale",
+    "system",
+)
 OPTIONS = [
     f"{group}={path.relative_to(config_dir() / group).with_suffix('')}"
     for group in GROUPS

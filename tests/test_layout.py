@@ -10,7 +10,7 @@ import yaml
 
 from spikelm.config.class_rules import rules_of
 from spikelm.config.paths import config_dir
-from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.specs import AttentionSpec, ClassSpec, NeuronSpec, NormSpec, QuantizerSpec
 
 PROJECT = Path(__file__).resolve().parents[1]
 SOURCES = [path for path in (PROJECT / "spikelm").rglob("*.py") if "conf" not in path.parts]
@@ -60,8 +60,14 @@ def test_no_source_names_a_single_task_or_neuron_preset() -> None:
             assert not re.search(rf"\b{preset}\b", text), f"{path.name} names {preset}"
 
 
-def test_every_neuron_and_weights_yaml_names_itself_and_arguments_of_its_class() -> None:
-    for group, kind in (("neuron", NeuronSpec), ("weights", QuantizerSpec)):
+def test_every_yaml_of_a_class_names_itself_and_the_arguments_of_its_class() -> None:
+    groups: dict[str, type[ClassSpec]] = {
+        "neuron": NeuronSpec,
+        "weights": QuantizerSpec,
+        "attention": AttentionSpec,
+        "norm": NormSpec,
+    }
+    for group, kind in groups.items():
         for path in (config_dir() / group).glob("*.yaml"):
             raw = yaml.safe_load(path.read_text())
             assert raw["name"] == path.stem
@@ -71,6 +77,6 @@ def test_every_neuron_and_weights_yaml_names_itself_and_arguments_of_its_class()
 
 
 def test_nothing_in_the_hot_path_waits_for_a_device() -> None:
-    for folder in ("neurons", "spiking", "weights"):
+    for folder in ("neurons", "spiking", "weights", "operators"):
         for path in (PROJECT / "spikelm" / folder).glob("*.py"):
             assert not re.search(r"\.item\(\)|\.cuda\(", path.read_text()), path.name

@@ -1,4 +1,4 @@
-"""Checks of neurons and quantisers: their class is of a trusted package, and each argument is what the class takes."""
+"""Checks of neurons, quantisers and operators: the class is of a trusted package and takes each of the arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from spikelm.config import trust
 from spikelm.config.class_rules import rules_of
 from spikelm.config.plugins import option_file, option_names
-from spikelm.config.settings.specs import ClassSpec, NeuronSpec, QuantizerSpec
+from spikelm.config.settings.specs import ClassSpec, NeuronSpec, OperatorSpec, QuantizerSpec
 from spikelm.config.suggestions import either, nearest
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
@@ -28,6 +28,11 @@ def check_quantizer(spec: QuantizerSpec, group: str) -> None:
     """Raise a ConfigError that names the key, its value and what is valid."""
     _check_value(f"{group}.embeddings", spec.embeddings, EMBEDDINGS)
     _check_bits(spec.bits, group)
+    check_arguments(spec, group)
+
+
+def check_operator(spec: OperatorSpec, group: str) -> None:
+    """Raise a ConfigError that names the key, its value and what is valid."""
     check_arguments(spec, group)
 
 

@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from spikelm.catalog.checkpoint_files import pinned, read_kind, read_sizes, refuse_other_size, size_names
 from spikelm.catalog.kinds import KINDS, UNLABELLED
 from spikelm.config.check_backbone import check_backbone
-from spikelm.config.check_specs import check_neuron, check_quantizer
+from spikelm.config.check_specs import check_neuron, check_operator, check_quantizer
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.resolvers import register_resolvers
 from spikelm.config.settings.backbone import VariantConfig
@@ -21,19 +21,21 @@ from spikelm.config.settings.distill import check_distill
 from spikelm.config.settings.fields import check_fields
 from spikelm.config.settings.schema import Composed, Config, PreviousStudent, structured
 from spikelm.config.settings.source import check_source, make_paths_absolute
-from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.specs import AttentionSpec, NeuronSpec, NormSpec, QuantizerSpec
 from spikelm.config.settings.stages import StageConfig, check_stage
 from spikelm.config.settings.task import check_task
 from spikelm.config.suggestions import nearest
 from spikelm.errors import ConfigError
 
-AnySpec = TypeVar("AnySpec", NeuronSpec, QuantizerSpec)
+AnySpec = TypeVar("AnySpec", NeuronSpec, QuantizerSpec, AttentionSpec, NormSpec)
 AnySettings = TypeVar("AnySettings", StageConfig, VariantConfig)
 
 #: mappings whose keys are not the schema's
 OPEN = (
     "neuron",
     "weights",
+    "attention",
+    "norm",
     "previous",
     "backbone.options",
     "task.splits",
@@ -41,6 +43,7 @@ OPEN = (
     "task.file_columns",
 )
 NAME = re.compile(r"\w[\w.+=-]*(/\w[\w.+=-]*)*", re.ASCII)
+WITH_OPERATORS = ("bert", "roberta")  # kinds of backbones whose softmax and LayerNorms can be replaced
 LONGEST_NAME = 100  # letters: a name becomes part of a path
 
 
@@ -77,6 +80,8 @@ def _with_specs(composed: Composed) -> Config:
     kept = {item.name: getattr(composed, item.name) for item in fields(Composed)}
     kept["neuron"] = _spec(NeuronSpec, composed.neuron, "neuron")
     kept["weights"] = _spec(QuantizerSpec, composed.weights, "weights")
+    kept["attention"] = _spec(AttentionSpec, composed.attention, "attention")
+    kept["norm"] = _spec(NormSpec, composed.norm, "norm")
     config = Config(**{**kept, "previous": None})
     if changes := composed.previous:
         config.previous = _previous(config, changes)
@@ -100,6 +105,8 @@ def _previous(config: Config, changes: Mapping[str, Any]) -> PreviousStudent:
         weights=_spec(QuantizerSpec, changes.get("weights", config.weights.to_mapping()), "previous.weights"),
         variant=config.variant if variant is None else _merged(VariantConfig(), variant, "previous.variant"),
         finetune=_merged(config.finetune, finetune, "previous.finetune"),
+        attention=_spec(AttentionSpec, changes.get("attention", config.attention.to_mapping()), "previous.attention"),
+        norm=_spec(NormSpec, changes.get("norm", config.norm.to_mapping()), "previous.norm"),
     )
 
 
@@ -191,10 +198,15 @@ def check(config: Config) -> None:
     check_source(config.source)
     check_neuron(config.neuron, "neuron")
     check_quantizer(config.weights, "weights")
+    check_operator(config.attention, "attention")
+    check_operator(config.norm, "norm")
     if config.previous:
+        check_operator(config.previous.attention, "previous.attention")
+        check_operator(config.previous.norm, "previous.norm")
         check_neuron(config.previous.neuron, "previous.neuron")
         check_quantizer(config.previous.weights, "previous.weights")
     _check_variant(config)
+    _check_operators(config)
     _check_previous(config)
 
 
@@ -206,6 +218,8 @@ def _check_names(config: Config) -> None:
         "backbone.name": config.backbone.name,
         "neuron.name": config.neuron.name,
         "weights.name": config.weights.name,
+        "attention.name": config.attention.name,
+        "norm.name": config.norm.name,
         **({"system.name": config.system.name} if config.system.name else {}),
     }
     for key, name in names.items():
@@ -249,6 +263,30 @@ def _check_variant(config: Config) -> None:
         )
     if variant.attention != "real" and not config.spiking:
         raise ConfigError(f"variant.attention={variant.attention} rounds the query: it needs a neuron", "neuron=sign")
+
+
+def _check_operators(config: Config) -> None:
+    """Whether the backbone and the variant can have the operators."""
+    backbone = config.backbone
+    for group, spec in config.operators.items():
+        if backbone.kind not in WITH_OPERATORS:
+            default = type(spec)().name
+            raise ConfigError(
+                f"{group}={spec.name} is for {' and '.join(WITH_OPERATORS)}; backbone={backbone.name} is a "
+                f"{backbone.kind}",
+                f"{group}={default}",
+            )
+    if config.attention and config.variant.attention == "boolean":
+        raise ConfigError(
+            f"attention={config.attention.name} takes the place of a softmax, which variant.attention=boolean has not",
+            "attention=softmax, or variant.attention=quantized",
+        )
+    if config.norm and config.trainer.activation_checkpointing:
+        raise ConfigError(
+            f"norm={config.norm.name} keeps statistics of every forward, and trainer.activation_checkpointing=true "
+            "computes each one twice",
+            "trainer.activation_checkpointing=false",
+        )
 
 
 def _check_previous(config: Config) -> None:

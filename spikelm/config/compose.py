@@ -164,7 +164,7 @@ def _unknown_option(group: str, option: str, overrides: Sequence[str]) -> Config
 
 def _unknown_key(key: str, overrides: Sequence[str]) -> ConfigError:
     """A key that Hydra does not find."""
-    if key.startswith(("neuron.", "weights.")):  # its class knows more: as if it was added
+    if key.startswith(("neuron.", "weights.", "attention.", "norm.")):  # its class knows more: as if it was added
         try:
             load_config([f"+{word}" if word.startswith(f"{key}=") else word for word in overrides])
         except ConfigError as error:

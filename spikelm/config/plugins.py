@@ -17,7 +17,20 @@ from spikelm.errors import ConfigError
 
 GROUP = "spikelm.plugins"
 #: groups of conf/ whose options may come from outside
-OPEN = ("at", "backbone", "distill", "neuron", "scale", "source", "system", "task", "trainer", "weights")
+OPEN = (
+    "at",
+    "attention",
+    "backbone",
+    "distill",
+    "neuron",
+    "norm",
+    "scale",
+    "source",
+    "system",
+    "task",
+    "trainer",
+    "weights",
+)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from spikelm.config.recorded import to_record
 from spikelm.config.settings.backbone import VariantConfig
 from spikelm.config.settings.distill import DistillConfig
 from spikelm.config.settings.schema import Config
-from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.specs import ClassSpec
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 STAGES = ("pretrain", "general", "finetune", "teacher")
@@ -23,6 +23,7 @@ def applicable(config: Config) -> dict[str, Any]:
     record = to_record(config)
     record["neuron"] = _overridable(config.neuron) if config.spiking else {"name": config.neuron.name}
     record["weights"] = _overridable(config.weights) if config.quantized else {"name": config.weights.name}
+    record |= {group: _overridable(spec) for group, spec in config.operators.items()}
     for section in _unused(config):
         del record[section]
     if not config.spiking:
@@ -41,8 +42,8 @@ def applicable(config: Config) -> dict[str, Any]:
     return shown
 
 
-def _overridable(spec: NeuronSpec | QuantizerSpec) -> dict[str, Any]:
-    """A neuron or quantiser as its YAML has it, without what only describes it."""
+def _overridable(spec: ClassSpec) -> dict[str, Any]:
+    """A neuron, quantiser or operator as its YAML has it, without what only describes it."""
     return {key: value for key, value in spec.to_mapping().items() if key not in ("spikes", "bits")}
 
 
@@ -55,6 +56,8 @@ def _unused(config: Config) -> list[str]:
         "finetune": config.task.kind not in UNLABELLED,
         "teacher": config.distills and config.distill.from_teacher,
         "variant": config.variant != VariantConfig(),
+        "attention": bool(config.attention),
+        "norm": bool(config.norm),
     }
     return [section for section, reads in used.items() if not reads]
 

@@ -49,6 +49,9 @@ def refuse(model: Any, precision: str = "fp32") -> None:
         )
     if changes := changes_of(conversion.variant):
         raise ConfigError(f"variant.{changes[0]} cannot be exported", "a run without variant")
+    for group, spec in (("attention", conversion.attention), ("norm", conversion.norm)):
+        if spec:
+            raise ConfigError(f"{group}={spec.name} cannot be exported", "a run with attention=softmax norm=layernorm")
     for neuron in neurons(model):
         if isinstance(neuron, CodedNeuron) and neuron.whole:
             _refuse_code(neuron, precision)

@@ -24,6 +24,8 @@ def smaller_settings(config: Config) -> list[str]:
     fitting = []
     for words, trainer in trials.items():
         share = device_share(replace(config, trainer=replace(trainer, micro_batch=None)))
+        if config.norm and trainer.activation_checkpointing:  # is refused: its statistics would count a batch twice
+            continue
         if trainer != own and share.fits:
             fitting.append(words)
     return fitting[:2]

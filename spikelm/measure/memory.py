@@ -122,7 +122,8 @@ class _Model:
         )
         self.states = self.imitates and (not by_layers or bool(losses.hidden))
         self.answers = by_layers and bool(losses.logits) and self.pairs
-        self.whole_maps = self.maps or config.variant.attention != "real"  # torch's fused attention keeps none
+        own = config.variant.attention != "real" or bool(config.attention)
+        self.whole_maps = self.maps or own  # torch's fused attention keeps none
         self.stacks: tuple[_Stack, ...] = (_Stack(config.depth, config.stage.max_length),)
         if self.pairs:
             source, target = config.task.source_length, config.task.target_length

@@ -146,7 +146,7 @@ def audit_rows(samples: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 def measure_model(model: nn.Module, samples: Sequence[Mapping[str, Tensor]], config: Config) -> Measured:
     """Energy, firing rates and audit of a model whose matmuls the config tells."""
     terms, plain = measured_terms(config, spiking=True), measured_terms(config)
-    low_bit = config.converted and not config.fires
+    low_bit = (config.spiking or config.quantized) and not config.fires
     return measure_terms(model, samples, terms, config.time_steps, config.fires, low_bit, plain)
 
 

@@ -83,7 +83,8 @@ def device_share(config: Config) -> Share:
     Activations are computed again where the config says so, or where it says nothing and nothing else fits.
     """
     share = _share(config)
-    if share.fits is False and config.trainer.activation_checkpointing is None:
+    # A norm with statistics of its own would count every batch twice (checks.py refuses it where it is asked for).
+    if share.fits is False and config.trainer.activation_checkpointing is None and not config.norm:
         spared = _share(replace(config, trainer=replace(config.trainer, activation_checkpointing=True)))
         return spared if spared.fits else share
     return share

@@ -87,11 +87,19 @@ def time_steps_of(folder: Path) -> int | None:
 
 
 def spiking_if_asked(model: Any, config: Config) -> nn.Module:
-    """The plain model with the config's neurons, or as it is for the ANN."""
+    """The plain model with the config's neurons, weights and operators, or as it is where there are none."""
     model.config.__dict__.pop("spikelm", None)  # of a model with another T, whose amplitudes are not taken over
     if not config.converted:
         return model
-    return spikify(model, config.neuron, config.time_steps, weights=config.weights, variant=config.variant)
+    return spikify(
+        model,
+        config.neuron,
+        config.time_steps,
+        weights=config.weights,
+        variant=config.variant,
+        attention=config.attention,
+        norm=config.norm,
+    )
 
 
 def load(cls: Any, folder: Path, config: Config, **settings: Any) -> Any:

@@ -38,6 +38,8 @@ def identity(config: Config) -> dict[str, Any]:
         "neuron": {**decided(config.neuron, run), "T": config.time_steps},
         "weights": decided(config.weights, run),
         "variant": decided(config.variant, run) if config.converted else None,
+        # Operators came later than the first runs: as the model has them, they are no part of an id.
+        **{group: decided(spec, run) for group, spec in config.operators.items()},
         "stage": decided(config.stage, run),
         "distill": decided(config.distill, run) if config.reads_distill else None,
         "seed": config.seed,

@@ -18,6 +18,7 @@ from spikelm.config.settings.schema import Config
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 
+MADE_OF = ("neuron", "weights", "attention", "norm")  # groups that make a model what it is
 MEASURED = ("energy", "firing")  # columns that a table takes from pretrained runs
 
 
@@ -39,21 +40,22 @@ def label(config: Config) -> str:
         parts.append(f"k{config.neuron.arguments['k']:g}")
     if config.quantized:
         parts.append(f"w{config.weights.name}")
+    parts += [spec.name for spec in config.operators.values()]
     return "-".join([*parts, config.backbone.name, config.scale, config.rows_from, f"s{config.seed}"])
 
 
 def title(config: Config) -> str:
     """What people call the run, in every list, table, page and tracker.
 
-    Its system, with whatever was changed of it; a system with another neuron or other weights is no longer that system,
-    and is called by what it is made of, as is a run without one.
+    Its system, with whatever was changed of it; a system with another neuron, other weights or operators is no longer
+    that system, and is called by what it is made of, as is a run without one.
     """
     if not config.system.name:
         return made_of(config)
     own = _own_of(config)
     if own is None:  # of a folder that is not here: nothing tells what was changed
         return f"{config.system.title} ({made_of(config)})"
-    if config.neuron.name != own.neuron.name or config.weights.name != own.weights.name:
+    if any(getattr(config, group).name != getattr(own, group).name for group in MADE_OF):
         return made_of(config)
     changes = _changes(config, own)
     named = own if own.backbone.kind == config.backbone.kind else config
@@ -77,6 +79,7 @@ def made_of(config: Config) -> str:
         return config.architecture
     parts = [neuron_text(config)] if config.spiking else []
     parts += [f"weights={config.weights.name}"] if config.quantized else []
+    parts += [f"{group}={spec.name}" for group, spec in config.operators.items()]
     parts += _differing("variant", asdict(config.variant), asdict(VariantConfig()))
     parts += [f"distill={config.distill.name}"] if config.distills else []
     return f"{config.architecture} with {' '.join(parts)}"
@@ -103,7 +106,7 @@ def departures(config: Config) -> list[str]:
 def _changes(config: Config, own: Config) -> list[str]:
     changes = [] if config.time_steps == own.time_steps else [f"T={config.T}"]
     changes += _backbone_changes(config.backbone, own.backbone)
-    groups = ["neuron", "weights", *(["distill"] if config.distills or own.distills else [])]
+    groups = [*MADE_OF, *(["distill"] if config.distills or own.distills else [])]
     for group in groups:
         ours, theirs = _settings(config, group), _settings(own, group)
         if ours.get("name") != theirs.get("name"):

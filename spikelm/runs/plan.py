@@ -188,6 +188,7 @@ def _model_rows(config: Config, plan: Plan) -> dict[str, str]:
         **({"starts from": config.backbone.path} if config.backbone.path else {}),
         "neuron": f"{config.neuron.name}, T={config.time_steps}",
         **({"weights": config.weights.name} if config.quantized else {}),
+        **{group: spec.name for group, spec in config.operators.items()},
     }
 
 

@@ -12,7 +12,7 @@ from spikelm.config.paths import config_dir
 from spikelm.config.settings.backbone import VariantConfig
 from spikelm.config.settings.running import TrainerConfig
 from spikelm.config.settings.schema import Config, SystemConfig
-from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.specs import AttentionSpec, NeuronSpec, NormSpec, QuantizerSpec
 from spikelm.config.settings.stages import StageConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.errors import ConfigError
@@ -67,6 +67,8 @@ def teacher_of(config: Config) -> Config:
         neuron=NeuronSpec(),
         weights=QuantizerSpec(),
         variant=VariantConfig(),
+        attention=AttentionSpec(),
+        norm=NormSpec(),
         system=SystemConfig(),
         finetune=_as_stage(config.teacher),
         trainer=_without_neurons(config.trainer),
@@ -79,7 +81,7 @@ def teacher_of(config: Config) -> Config:
 
 
 def previous_of(config: Config) -> Config:
-    """The student that a student starts from: other neuron, weights or variant, itself made from the teacher."""
+    """The student that a student starts from: some parts of its own, and itself made from the teacher."""
     before = config.previous
     if before is None:
         raise ConfigError("the config names no student before this one", "system=bit_multi")
@@ -90,6 +92,8 @@ def previous_of(config: Config) -> Config:
         neuron=before.neuron,
         weights=before.weights,
         variant=before.variant,
+        attention=before.attention,
+        norm=before.norm,
         finetune=before.finetune,
         distill=replace(config.distill, start=start, teacher=asked),
         previous=None,

@@ -7,20 +7,22 @@ from typing import Any, Literal
 
 from spikelm.config.recorded import rebuilt
 from spikelm.config.settings.backbone import VariantConfig
-from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
+from spikelm.config.settings.specs import AttentionSpec, ClassSpec, NormSpec, QuantizerSpec
 
 ENTRY = "spikelm"  # of a transformers config
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """Neurons, time steps, quantiser and variant of a model; `cross` is how a decoder attends to its encoder."""
+    """Neurons, time steps, quantiser, operators and variant of a model; `cross` is how a decoder reads its encoder."""
 
     T: int
     neuron: ClassSpec = field(default_factory=ClassSpec)
     weights: QuantizerSpec = field(default_factory=QuantizerSpec)
     variant: VariantConfig = field(default_factory=VariantConfig)
     cross: Literal["step", "mean"] = "step"
+    attention: AttentionSpec = field(default_factory=AttentionSpec)
+    norm: NormSpec = field(default_factory=NormSpec)
 
     def record_in(self, config: Any) -> None:
         """Write it into a transformers config, as plain data."""

@@ -3,6 +3,9 @@
 - quantized: query and attention probabilities are rounded by neurons too (TernaryBERT, BinaryBERT, BiT).
 - boolean: no softmax; a query attends to every key with a positive score (BiBERT's Bi-Attention).
 - rank1: quantized, with rank-1 real-valued corrections of scores and values (BiPFT).
+- real: nothing is rounded; the softmax is another operator (spikelm/operators).
+
+The softmax of all but boolean can be another operator.
 
 It is registered with transformers under one name and finds its variant on the module that calls it.
 """
@@ -19,9 +22,11 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
 from spikelm.neurons import Neuron
+from spikelm.operators import ScoreOperator
 from spikelm.spiking.folding import over_time
 
 NAME = "spikelm"
+SOFTMAX = "softmax"  # the operator in place of the softmax
 PROBS = "spike_probs"  # the neuron of the attention probabilities, in its checkpoint
 
 
@@ -73,11 +78,14 @@ def attend(
     scores = scores * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     if attention_mask is not None:
         scores = scores + attention_mask
-    if module.attention_variant == "boolean":
+    if getattr(module, "attention_variant", "real") == "boolean":
         weights = Bool.apply(F.dropout(scores, dropout, module.training))
     else:
-        weights = F.dropout(scores.softmax(-1), dropout, module.training)
-        weights = over_time(module.get_submodule(PROBS), weights)
+        operator = module._modules.get(SOFTMAX)
+        weights = scores.softmax(-1) if operator is None else operator(scores)
+        weights = F.dropout(weights, dropout, module.training)
+        if (probabilities := module._modules.get(PROBS)) is not None:
+            weights = over_time(probabilities, weights)
     context = weights @ value
     if residual is not None:
         context = context + weights @ residual[1]
@@ -97,6 +105,11 @@ def give_attention(model: Any, block: nn.Module, variant: str, probabilities: Ne
     if variant == "rank1":
         attention.residual = RankOne(model.config.hidden_size, model.config.initializer_range)
         attention.register_forward_pre_hook(_estimate, with_kwargs=True)
+
+
+def give_operator(block: nn.Module, operator: ScoreOperator) -> None:
+    """Let a block's self attention make its weights by an operator in place of the softmax."""
+    block.get_submodule("attention.self").add_module(SOFTMAX, operator)
 
 
 def _estimate(module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:

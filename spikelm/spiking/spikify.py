@@ -18,14 +18,16 @@ from torch import Tensor, nn
 from transformers import EncoderDecoderCache, PreTrainedModel
 from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
 
-from spikelm.config.check_specs import check_arguments
+from spikelm.config.check_specs import check_arguments, check_operator
 from spikelm.config.settings.backbone import VariantConfig
-from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
+from spikelm.config.settings.specs import AttentionSpec, ClassSpec, NormSpec, QuantizerSpec
 from spikelm.errors import CheckpointError, ConfigError
 from spikelm.neurons import Neuron, build_neuron
+from spikelm.operators import Operator
 from spikelm.spiking.conversion import Conversion, conversion_of
 from spikelm.spiking.folding import fold, marked_spikes, over_time, source_steps, spread
 from spikelm.spiking.kv_cache import prepare_cache, spike_cache
+from spikelm.spiking.operators import refuse_operators, replace_operators
 from spikelm.spiking.saved.dropout import keep_bits
 from spikelm.spiking.saved.linear import keep_spikes
 from spikelm.spiking.saved.sdpa import keep_less
@@ -55,6 +57,14 @@ class Spiking(_Model):
             tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
             if not any(getattr(tensor, "_is_hf_initialized", False) for tensor in tensors):
                 module.reset_parameters()
+        elif isinstance(module, Operator):
+            # Its weights may be those of a plain checkpoint, which has no statistics.
+            if not any(getattr(buffer, "_is_hf_initialized", False) for buffer in module.buffers(recurse=False)):
+                module.reset_parameters()
+            for name, value in (("weight", 1.0), ("bias", 0.0)):
+                parameter = getattr(module, name, None)
+                if parameter is not None and not getattr(parameter, "_is_hf_initialized", False):
+                    parameter.fill_(value)
         else:
             super()._init_weights(module)
 
@@ -88,6 +98,8 @@ def spikify(
     cross: Literal["step", "mean"] = "step",
     weights: QuantizerSpec | None = None,
     variant: VariantConfig | None = None,
+    attention: AttentionSpec | None = None,
+    norm: NormSpec | None = None,
     **arguments: Any,
 ) -> nn.Module:
     """Convert a Hugging Face model in place: neurons at the inputs of its matrix products, T time steps.
@@ -99,11 +111,14 @@ def spikify(
         model: A model of transformers, with or without a head: BERT, RoBERTa, BART, mBART or GPT-2.
         neuron: The name of a neuron as after `neuron=` on the command line ("bispike", "lif", "psn", or one of an
             installed plugin), or a spec, `ClassSpec.of(BiSpike, k=2)`. None leaves activations real, which makes sense
-            together with `weights`.
+            together with `weights`, `attention` or `norm`.
         T: The number of time steps, at least 1.
         cross: What a decoder attends to at step t: the encoder at the same "step", or its "mean" over time.
         weights: The quantiser of the blocks' linear layers, `QuantizerSpec.of(Binary)`.
         variant: What else a low-bit system changes (`spikelm.config.settings.backbone.VariantConfig`).
+        attention: What stands in place of the softmax of the blocks' attention, `AttentionSpec.of(PTSoftmax)`; for BERT
+            and RoBERTa.
+        norm: What stands in place of the LayerNorms of the blocks, `NormSpec.of(BSPN)`; for BERT and RoBERTa.
         **arguments: Arguments of the neuron, checked as on the command line.
 
     Returns:
@@ -141,7 +156,11 @@ def spikify(
         weights=weights or QuantizerSpec(),
         variant=variant or VariantConfig(),
         cross=cross,
+        attention=attention or AttentionSpec(),
+        norm=norm or NormSpec(),
     )
+    for group, spec in (("attention", conversion.attention), ("norm", conversion.norm)):
+        check_operator(spec, group)
     _attach(model, conversion)
     for module in quantized(model):
         module.quantizer.start(module.weight)
@@ -192,8 +211,11 @@ def _attach(model: Any, conversion: Conversion) -> None:
             raise ConfigError(f"{type(model).__name__} has no {stack.prefix}", "convert the whole model") from error
     if conversion.neuron:
         build_neuron(conversion.neuron, conversion.T)  # one that cannot be built must leave the model as it was
+    refuse_operators(model, conversion)
     if conversion.variant != VariantConfig():
         alter(model, conversion)
+    if conversion.attention or conversion.norm:
+        replace_operators(model, conversion)
     if conversion.weights:
         quantize_weights(model, conversion.weights, list(linears_of(model, stacks, conversion.variant)))
     if conversion.neuron:

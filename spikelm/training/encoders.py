@@ -121,10 +121,10 @@ def _asked(config: Config, model: Any, teacher: Any) -> Teacher:
     """The teacher that answers during training, with all that the losses look at."""
     settings = config.distill
     maps = settings.losses.attention > 0
-    if maps:  # only the eager path has them, and a variant's own
+    if maps:  # only the eager path has them, and that of variants and operators
         if settings.teacher.model == "ann":
             teacher.set_attn_implementation("eager")
-        if config.variant.attention == "real":
+        if config.variant.attention == "real" and not config.attention:
             model.set_attn_implementation("eager")
     return Teacher(
         teacher, maps, settings.teacher.dropout, projections=bool(settings.losses.scores or settings.losses.relations)

@@ -17,7 +17,20 @@ from spikelm.runs.labels import label
 from spikelm.runs.prerequisites import pretraining_of
 from spikelm.store.hashing import run_id
 
-GROUPS = ("task", "neuron", "weights", "backbone", "scale", "source", "trainer", "tracker", "system", "recipe")
+GROUPS = (
+    "task",
+    "neuron",
+    "weights",
+    "attention",
+    "norm",
+    "backbone",
+    "scale",
+    "source",
+    "trainer",
+    "tracker",
+    "system",
+    "recipe",
+)
 
 
 #: options that are whole only with files of the user's

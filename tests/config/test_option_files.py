@@ -21,7 +21,7 @@ from spikelm.report.query.selection import Results, Selection
 from spikelm.runs.identity import id_of
 
 #: every option of every group at least once; Hydra is asked for each line, which takes a tenth of a second
-GROUPS = ("task", "scale", "neuron", "weights", "distill", "source", "trainer", "backbone")
+GROUPS = ("task", "scale", "neuron", "weights", "attention", "norm", "distill", "source", "trainer", "backbone")
 SYSTEMS = [
     [f"system={system}", f"task={task}", f"scale={scale}", "recipe=paper"]
     for system, task, scale in zip(

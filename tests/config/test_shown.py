@@ -41,6 +41,17 @@ def test_what_does_not_apply_is_left_out(capsys: pytest.CaptureFixture[str]) -> 
     assert shown(capsys, "task=glue/rte", "distill=general")["general"]["steps"] == 500
 
 
+def test_operators_are_shown_where_they_are_not_the_model_s_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not {"attention", "norm"} & set(shown(capsys, "task=glue/rte"))
+    found = shown(capsys, "task=glue/rte", "attention=ptsoftmax", "norm=bspn", "norm.warmup=10")
+    assert found["attention"] == {
+        "name": "ptsoftmax",
+        "_target_": "spikelm.operators.ptsoftmax.PTSoftmax",
+        "gradient": "ste",
+    }
+    assert found["norm"]["warmup"] == 10
+
+
 def test_a_value_of_every_shown_key_can_be_overridden(capsys: pytest.CaptureFixture[str]) -> None:
     found = shown(capsys, "task=glue/rte", "system=spikelm_t4")
     assert found["system"] == {"name": "spikelm_t4", "title": "SpikeLM"}

@@ -12,11 +12,24 @@ import pytest
 from spikelm.config.compose import load_config
 from spikelm.config.settings.fields import EVERY_RUN
 from spikelm.config.settings.schema import Config
-from spikelm.runs.identity import id_of
+from spikelm.runs.identity import id_of, identity
+from spikelm.runs.prerequisites import prerequisites
 
 STUDENT = ["task=glue/rte", "neuron=bispike", "distill=full"]
 #: sections that a run reads by the id of another run, by a hash of content, or as one value
-NOT_THIS_RUN = ("pretrain", "general", "teacher", "previous", "source", "task", "neuron", "weights", "system")
+NOT_THIS_RUN = (
+    "pretrain",
+    "general",
+    "teacher",
+    "previous",
+    "source",
+    "task",
+    "neuron",
+    "weights",
+    "attention",
+    "norm",
+    "system",
+)
 #: T of a spiking model, the pretraining that another run does, weights by their hash, a kind that must be known
 ELSEWHERE = [("T",), ("distill", "pretrain"), ("backbone", "path"), ("backbone", "kind")]
 
@@ -80,6 +93,27 @@ def test_a_neuron_is_its_name_and_its_arguments_wherever_its_class_lives() -> No
 def test_time_steps_are_no_part_of_a_plain_model() -> None:
     config = load_config(["task=pretrain", "neuron=ann"])
     assert id_of(replace(config, T=4)) == id_of(config)
+
+
+def test_operators_as_the_model_has_them_are_no_part_of_an_id_and_others_are() -> None:
+    config = load_config(STUDENT)
+    assert not {"attention", "norm"} & set(identity(config))
+    assert id_of(load_config([*STUDENT, "attention=softmax", "norm=layernorm"])) == id_of(config)
+    changes = ["attention=ptsoftmax", "norm=bspn", "norm=bspn norm.warmup=9", "norm=bspn norm.rounding=power"]
+    others = {id_of(load_config([*STUDENT, *change.split()])) for change in changes}
+    assert len({*others, id_of(config)}) == 5
+    assert identity(load_config([*STUDENT, "attention=ptsoftmax"]))["attention"] == {
+        "arguments": {"gradient": "ste"},
+        "name": "ptsoftmax",
+    }
+
+
+def test_a_teacher_has_the_operators_of_the_plain_model() -> None:
+    plain = prerequisites(load_config(STUDENT))["teacher"]
+    asked = load_config([*STUDENT, "attention=ptsoftmax", "norm=bspn"])
+    assert id_of(prerequisites(asked)["teacher"]) == id_of(plain)
+    assert not prerequisites(asked)["teacher"].converted
+    assert prerequisites(asked)["pretrained"].operators.keys() == {"attention", "norm"}
 
 
 @pytest.mark.parametrize(

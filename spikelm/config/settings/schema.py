@@ -15,7 +15,7 @@ from spikelm.config.settings.distill import DistillConfig
 from spikelm.config.settings.fields import FINE_TUNING, GENERAL, NO_RUN, PRETRAINING, setting
 from spikelm.config.settings.running import MeasureConfig, TrackerConfig, TrainerConfig
 from spikelm.config.settings.source import SourceConfig
-from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
+from spikelm.config.settings.specs import AttentionSpec, NeuronSpec, NormSpec, OperatorSpec, QuantizerSpec
 from spikelm.config.settings.stages import GeneralConfig, StageConfig, TeacherConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.rules import Rule
@@ -37,11 +37,13 @@ class PreviousStudent:
     weights: QuantizerSpec
     variant: VariantConfig
     finetune: StageConfig
+    attention: AttentionSpec = field(default_factory=AttentionSpec)
+    norm: NormSpec = field(default_factory=NormSpec)
 
 
 @dataclass
 class Composed:
-    """One run as Hydra composes it: a neuron and a quantiser are open mappings, whose keys are their class's."""
+    """One run as Hydra composes it: neuron, quantiser and operators are open mappings, whose keys are their class's."""
 
     system: SystemConfig = setting(SystemConfig, decides=NO_RUN)
     scale: str = setting("mini", decides=NO_RUN)
@@ -53,8 +55,10 @@ class Composed:
     k: float = setting(2.0, Rule(above=0), NO_RUN)  # an argument of neurons that take it
     neuron: dict[str, Any] = setting({})
     weights: dict[str, Any] = setting({"name": "none"})
+    attention: dict[str, Any] = setting({"name": "softmax"})
+    norm: dict[str, Any] = setting({"name": "layernorm"})
     variant: VariantConfig = setting(VariantConfig)
-    previous: dict[str, Any] = setting({})  # neuron, weights, variant, finetune of a student before
+    previous: dict[str, Any] = setting({})  # neuron, weights, operators, variant, finetune of a student before
     source: SourceConfig = setting(SourceConfig)
     seed: int = setting(42, Rule(whole=True, least=0))
     pretrain: StageConfig = setting(StageConfig)
@@ -77,6 +81,8 @@ class Config(Composed):
 
     neuron: NeuronSpec = setting(NeuronSpec)  # type: ignore[assignment]
     weights: QuantizerSpec = setting(QuantizerSpec)  # type: ignore[assignment]
+    attention: AttentionSpec = setting(AttentionSpec)  # type: ignore[assignment]
+    norm: NormSpec = setting(NormSpec)  # type: ignore[assignment]
     previous: PreviousStudent | None = setting(None, decides=NO_RUN)  # type: ignore[assignment]
 
     @property
@@ -160,7 +166,13 @@ class Config(Composed):
     @property
     def converted(self) -> bool:
         """Whether the model is anything but the plain one: a student, where there is a teacher."""
-        return self.spiking or self.quantized
+        return self.spiking or self.quantized or bool(self.operators)
+
+    @property
+    def operators(self) -> dict[str, OperatorSpec]:
+        """The operators that are not as the model has them, by their group: attention, norm."""
+        groups: dict[str, OperatorSpec] = {"attention": self.attention, "norm": self.norm}
+        return {group: spec for group, spec in groups.items() if spec}
 
     @property
     def bits(self) -> dict[str, int | str]:
@@ -175,9 +187,10 @@ class Config(Composed):
 def structured(runs_dir: str) -> Any:
     """The schema as OmegaConf has it, made once for a default store; not to be changed: a merge starts from a copy.
 
-    An argument of a neuron or quantiser may be set where its file leaves it out: its class says what it may be.
+    An argument of a class (a neuron, quantiser or operator) may be set where its file leaves it out: the class says
+    what it may be.
     """
     schema: Any = OmegaConf.structured(Composed)
-    for group in (schema.neuron, schema.weights):
+    for group in (schema.neuron, schema.weights, schema.attention, schema.norm):
         OmegaConf.set_struct(group, False)
     return schema

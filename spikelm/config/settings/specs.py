@@ -1,7 +1,7 @@
-"""Which class to make and with which arguments: the neuron of a model, the quantiser of its weights.
+"""Which class to make and with which arguments: the neuron of a model, the quantiser of its weights, its operators.
 
-In conf/neuron and conf/weights a spec is one mapping: `_target_` names the class, some keys describe it to the reader,
-all others are arguments of the class. Here the three are apart.
+In conf/neuron, conf/weights, conf/attention and conf/norm a spec is one mapping: `_target_` names the class, some keys
+describe it to the reader, all others are arguments of the class. Here the three are apart.
 """
 
 from __future__ import annotations
@@ -69,3 +69,24 @@ class QuantizerSpec(ClassSpec):
     name: str = "none"
     bits: int | str = setting(32, decides=NO_RUN)  # of a weight, as table 4 counts them: a number, or ter
     embeddings: str = "none"  # none | tensor | rows: how the word embeddings are quantised
+
+
+@dataclass(frozen=True)
+class OperatorSpec(ClassSpec):
+    """What stands in place of an operator of the model; without a target the operator is as the model has it."""
+
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class AttentionSpec(OperatorSpec):
+    """An option of conf/attention: what makes weights of attention scores."""
+
+    name: str = "softmax"
+
+
+@dataclass(frozen=True)
+class NormSpec(OperatorSpec):
+    """An option of conf/norm: what norms the hidden states of a block."""
+
+    name: str = "layernorm"

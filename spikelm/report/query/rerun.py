@@ -18,7 +18,8 @@ from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.runs.labels import neuron_k
 from spikelm.store.hashing import digest
 
-GROUPS = ("neuron", "weights", "backbone", "distill")  # named by their `name`, said only where a default is not it
+SPECS = ("neuron", "weights", "attention", "norm")  # classes with arguments
+GROUPS = (*SPECS, "backbone", "distill")  # named by their `name`, said only where a default is not it
 #: what cannot change a result, and what is only said about it
 IGNORED = ("tracker.", "force", "dry_run", "runs_dir", "source.mirror", "system")
 KEPT = ("trainer.precision", "trainer.matmul", "trainer.compile")  # of the trainer: they can change last digits
@@ -107,7 +108,7 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> Settings:
         key = f"{prefix}{name}"
         if key.startswith(IGNORED) or (key.startswith("trainer.") and key not in KEPT):
             continue
-        if key.removeprefix("previous.") in ("neuron", "weights"):
+        if key.removeprefix("previous.") in SPECS:
             value = _overridable(value)
         if isinstance(value, Mapping) and (value or prefix == ""):
             flat |= _flat(value, f"{key}.")
@@ -117,7 +118,7 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> Settings:
 
 
 def _overridable(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A recorded neuron or quantiser with the keys of its YAML, without what only describes it."""
+    """A recorded neuron, quantiser or operator with the keys of its YAML, without what only describes it."""
     place = {key: spec[key] for key in ("embeddings",) if key in spec and spec["target"]}
     return {
         "name": spec["name"],

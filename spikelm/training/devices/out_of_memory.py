@@ -21,7 +21,7 @@ def out_of_memory(error: BaseException, config: Config) -> TrainingError | None:
     name = {"pretrain": "pretrain", "general": "general"}.get(config.task.kind, "finetune")
     stage, at_once = config.stage, device_share(config).micro_batch
     less = [f"trainer.micro_batch={at_once // 2} (the same batch in more parts)"] if at_once > 1 else []
-    if not config.trainer.activation_checkpointing:
+    if not config.trainer.activation_checkpointing and not config.norm:
         less.append("trainer.activation_checkpointing=true (the same result)")
     less += [f"{name}.batch={max(1, stage.batch // 2)}", f"{name}.max_length={max(8, stage.max_length // 2)}"]
     if config.time_steps > 1:
