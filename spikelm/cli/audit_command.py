@@ -16,7 +16,8 @@ AUDIT = Manual(
     "spikelm-audit",
     "which matmuls of a finished run are spike-driven",
     "Loads the model of a finished run and looks at every matrix multiplication of a real forward pass: where one side "
-    "is spikes, additions are enough. The verdict is compared with the one in the run's result.",
+    "is spikes, additions are enough. The other operators are listed below the table, with those that remain "
+    "real-valued. The verdict is compared with the one in the run's result.",
     {"spikelm-audit 3f2a": "the run whose id begins with 3f2a; spikelm-report lists the ids"},
     {
         0: "the verdict is that of the result",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from rich import box
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.catalog.quantities import rate_text
-from spikelm.measure.audit import AuditReport
+from spikelm.measure.audit import AuditReport, any_layer
 from spikelm.measure.watch import Row
 
 
@@ -29,7 +28,7 @@ def print_audit(report: AuditReport, console: Console) -> None:
         groups: dict[tuple[str, str], list[Row]] = {}
         for row in report.rows:
             if row.part == part:
-                groups.setdefault((re.sub(r"\.\d+\b", ".*", row.module), row.kind), []).append(row)
+                groups.setdefault((any_layer(row.module), row.kind), []).append(row)
         table.add_section()
         for key, rows in groups.items():
             table.add_row(*key, *_group_cells(rows))
@@ -37,6 +36,13 @@ def print_audit(report: AuditReport, console: Console) -> None:
     if report.verdict == "partly":
         broken = dict.fromkeys(row.module for row in report.encoder if not row.spike_driven)
         console.print(f"Real-valued inside the {where}: {', '.join(broken)}")
+    if report.operators:
+        console.print("Other operators, which are no part of the verdict:", highlight=False)
+    for use in report.operators:
+        place = where if use.part == "encoder" else "outside"
+        console.print(
+            f"  {use.name}: {use.arithmetic} ({use.does}); {place}", highlight=False, markup=False, soft_wrap=True
+        )
 
 
 def _group_cells(rows: Sequence[Row]) -> list[str]:

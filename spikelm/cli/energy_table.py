@@ -81,6 +81,7 @@ def print_terms(
         )
     listed = ", ".join(f"{term.name} {term.macs:,} MACs" for term in real)
     console.print(f"Real-valued and not counted: {listed}; embeddings, softmax, LayerNorm, GELU, membranes.")
+    console.print("Only matmuls are counted: attention= and norm= change none of these numbers.", highlight=False)
 
 
 def _table(terms: list[Term], rates: Mapping[str, float], T: int, title: str) -> Table:

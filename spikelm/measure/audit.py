@@ -1,9 +1,14 @@
-"""The spike audit: which matmuls of a model are really spike-driven (paper table 1, "fully" or "partly")."""
+"""The spike audit: which matmuls of a model are really spike-driven (paper table 1, "fully" or "partly").
+
+Beside the matmuls it lists the other operators of a forward pass, softmax and norms above all, and says which of them
+remain real-valued. They are no part of the verdict, which is the paper's and is about matmuls.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -11,8 +16,9 @@ import torch
 from torch import nn
 
 from spikelm.errors import SpikeLMError
-from spikelm.measure.watch import MatmulWatch, Row, module_stack
+from spikelm.measure.watch import MatmulWatch, OperatorRow, Row, module_stack
 from spikelm.neurons import Neuron
+from spikelm.operators import Operator
 from spikelm.spiking.sites import ARCHITECTURES
 
 
@@ -27,6 +33,7 @@ class AuditReport:
     rows: list[Row]
     parts: tuple[str, ...] = ("encoder",)
     neurons: bool = False  # there are some, whether a matmul reads their spikes or not
+    operator_rows: list[OperatorRow] = field(default_factory=list)
 
     @property
     def encoder(self) -> list[Row]:
@@ -62,7 +69,18 @@ class AuditReport:
         """Modules whose spike operand never fired."""
         return list(dict.fromkeys(row.module for row in self.rows if row.silent))
 
-    def to_dict(self) -> dict[str, str | bool | list[str]]:
+    @property
+    def operators(self) -> list[OperatorUse]:
+        """The operators that are no matmuls, the equal ones of all layers as one, in the order in which they ran."""
+        groups: dict[tuple[str, str, str, str], list[str]] = {}
+        for row in self.operator_rows:
+            groups.setdefault((row.part, row.name, row.arithmetic, row.does), []).append(any_layer(row.module))
+        return [
+            OperatorUse(name, part, arithmetic, does, list(dict.fromkeys(modules)))
+            for (part, name, arithmetic, does), modules in sorted(groups.items(), key=lambda group: group[0][0])
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
         """What a result keeps of it."""
         return {
             "verdict": self.verdict,
@@ -70,7 +88,24 @@ class AuditReport:
             "spike_driven": self.spike_driven,
             "real_valued": self.real_valued,
             "silent": self.silent,
+            "operators": [asdict(use) for use in self.operators],
         }
+
+
+@dataclass(frozen=True)
+class OperatorUse:
+    """An operator of a model and the modules that use it, `*` for the number of a layer."""
+
+    name: str
+    part: str  # encoder (a decoder is meant as well) or outside
+    arithmetic: str
+    does: str
+    modules: list[str]
+
+
+def any_layer(module: str) -> str:
+    """The name of a module with `*` for the numbers of layers."""
+    return re.sub(r"\.\d+\b", ".*", module)
 
 
 def audit(
@@ -92,7 +127,7 @@ def audit(
 
     Returns:
         An `AuditReport`: its `verdict` is "fully", "partly" or "none", `real_valued` names the modules that multiply
-        real numbers, and `rows` has every product.
+        real numbers, `rows` has every product, and `operators` says what the model computes besides.
 
     Raises:
         SpikeLMError: If no matrix product ran inside the model's layers.
@@ -122,13 +157,19 @@ def audit(
         with module_stack(model) as stack, torch.no_grad(), MatmulWatch(model, T, stack, prefixes, most) as watch:
             unfolding = [module for module in model.modules() if isinstance(module, Neuron) and module.unfolds]
             hooks = [neuron.register_forward_hook(watch.fired) for neuron in unfolding]
+            hooks += [
+                module.register_forward_hook(partial(watch.operated, name))
+                for name, module in model.named_modules()
+                if isinstance(module, Operator)
+            ]
             run(**batch)
     finally:
         for hook in hooks:
             hook.remove()
         for module, training in modes:
             module.training = training
-    report = AuditReport(T, watch.rows, prefixes, any(isinstance(module, Neuron) for module in model.modules()))
+    spiking = any(isinstance(module, Neuron) for module in model.modules())
+    report = AuditReport(T, watch.rows, prefixes, spiking, watch.operators)
     if not report.encoder:
         raise SpikeLMError(
             f"no matmul ran inside a module called {' or '.join(map(repr, prefixes))}",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from spikelm.catalog.energy import PICOJOULE, Term, energy_mj, mean_rate, spiking_energy_mj
 from spikelm.config.settings.schema import Config
-from spikelm.measure.audit import AuditReport, audit
+from spikelm.measure.audit import AuditReport, OperatorUse, audit
 from spikelm.measure.firing import FiringMeter
 from spikelm.measure.workload import measured_terms
 from spikelm.neurons import Neuron
@@ -43,11 +43,13 @@ class SpikeDriven:
     real_valued: list[str] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
     decoding: str | None = None  # the verdict while texts are generated
+    operators: list[OperatorUse] | None = None  # what is computed besides matmuls; None where nothing was run
 
     @classmethod
     def of(cls, report: AuditReport) -> SpikeDriven:
         """The summary of an audit."""
-        return cls(report.verdict, report.operations, report.spike_driven, report.real_valued, report.silent)
+        verdict = report.verdict, report.operations, report.spike_driven, report.real_valued, report.silent
+        return cls(*verdict, operators=report.operators)
 
 
 @dataclass
@@ -84,7 +86,8 @@ class Measured:
     def record(self) -> dict[str, Any]:
         """As a result holds it: what does not apply is left out."""
         record = asdict(self)
-        for part, name in ((record["firing_rate"], "initial_per_site"), (record["spike_driven"], "decoding")):
+        rates, driven = record["firing_rate"], record["spike_driven"]
+        for part, name in ((rates, "initial_per_site"), (driven, "decoding"), (driven, "operators")):
             if part[name] is None:
                 del part[name]
         if not self.firing_rate.unfolds:

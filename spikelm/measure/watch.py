@@ -1,4 +1,4 @@
-"""Catch every matmul of a forward pass on its way to the backend and look at its operands.
+"""Catch every matmul of a forward pass on its way to the backend and look at its operands; note the other operators.
 
 Spikes hold at most {-a_t, 0, a_t} at each time step t, so a matmul with spikes on one side needs additions
 only. Nothing is taken from how a model was built. A neuron that unfolds into several spikes is asked for them: they
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -19,6 +19,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from spikelm.neurons import Neuron
+from spikelm.operators import Operator, ScoreOperator
+from spikelm.operators.operator import Arithmetic, all_powers
 
 #: backend operations that multiply two matrices, and where their operands are
 _OPERANDS = {
@@ -36,6 +38,24 @@ _OPAQUE = (
 _COPIES = ("clone", "_to_copy", "_unsafe_view", "index_select")
 #: a_t * s is exact in any float format; this forgives a rescaling on the way (SDPA may split its 1/sqrt(d))
 _TOLERANCE = 1e-6
+
+_Known = tuple[str, Arithmetic, str]
+_SOFTMAX: _Known = ("softmax", "real-valued", "exponentials and divisions")
+_BATCH_NORM: _Known = ("BatchNorm", "real-valued", "a scale for each channel, which a linear before it could take up")
+#: backend operations that are operators of a model: their name, their arithmetic and what they do at inference
+_OPERATORS: dict[str, _Known] = {
+    **dict.fromkeys(("_softmax", "_safe_softmax"), _SOFTMAX),
+    "native_layer_norm": ("LayerNorm", "real-valued", "a mean, a variance, a square root and a division a token"),
+    "_fused_rms_norm": ("RMSNorm", "real-valued", "a mean of squares, a square root and a division a token"),
+    "native_group_norm": ("GroupNorm", "real-valued", "a mean, a variance, a square root and a division a group"),
+    **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm"), _BATCH_NORM),
+    "gelu": ("GELU", "real-valued", "the error function and a multiplication"),
+    "silu": ("SiLU", "real-valued", "an exponential, a division and a multiplication"),
+    "sigmoid": ("sigmoid", "real-valued", "an exponential and a division"),
+    "tanh": ("tanh", "real-valued", "exponentials and a division"),
+    "exp": ("exp", "real-valued", "an exponential"),
+    "relu": ("ReLU", "shifts and additions", "a comparison"),
+}
 
 Part = Literal["encoder", "neuron", "outside"]
 Stack = list[tuple[str, nn.Module]]
@@ -58,6 +78,17 @@ class Row:
     @property
     def spike_driven(self) -> bool:
         return self.operand is not None
+
+
+@dataclass(frozen=True)
+class OperatorRow:
+    """One operator that is no matmul: where it ran, and which arithmetic it needs at inference."""
+
+    module: str
+    name: str
+    arithmetic: Arithmetic
+    does: str
+    part: Part
 
 
 def spike_rate(x: Tensor, T: int) -> float | None:
@@ -136,6 +167,7 @@ class MatmulWatch(TorchDispatchMode):
         super().__init__()
         self.most = most  # spikes that a residual may have added up
         self.rows: list[Row] = []
+        self.operators: list[OperatorRow] = []
         self.T, self.stack, self.prefixes = T, stack, prefixes
         self.weights = WeakTensorKeyDictionary(dict.fromkeys((*model.parameters(), *model.buffers())))
         self.softmaxes = WeakTensorKeyDictionary()
@@ -146,6 +178,15 @@ class MatmulWatch(TorchDispatchMode):
         rate = unfolded_rate(neuron, args[0], output)
         if rate is not None:
             self.codes[output] = rate
+
+    def operated(self, name: str, operator: Any, args: tuple, output: Tensor) -> None:
+        """Look at what an operator gave that stands in place of the model's own; a forward hook of such operators."""
+        if isinstance(operator, ScoreOperator):
+            self.softmaxes[output] = None
+        row = OperatorRow(name, operator.title, operator.arithmetic, operator.does, self._part(name))
+        if operator.gives_powers and not bool(all_powers(output)):
+            row = replace(row, arithmetic="real-valued", does="its output holds other values than powers of two")
+        self.operators.append(row)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
@@ -163,8 +204,16 @@ class MatmulWatch(TorchDispatchMode):
             self._attention(name, *args[:3])
         elif name in _OPAQUE:
             self._add(name, "opaque", [], 0, {})
+        self._operator(name)
         self._follow(func, name, args, kwargs, out)
         return out
+
+    def _operator(self, op: str) -> None:
+        """An operation of the backend that is an operator of the model: not one inside a neuron or another operator."""
+        found = _SOFTMAX if op.startswith("_scaled_dot_product") else _OPERATORS.get(op)
+        if found and not any(isinstance(module, Neuron | Operator) for _, module in self.stack):
+            path = self.stack[-1][0] if self.stack else ""
+            self.operators.append(OperatorRow(path, *found, self._part(path)))
 
     def _follow(self, func: Any, name: str, args: tuple, kwargs: dict, out: Any) -> None:
         inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
@@ -216,15 +265,14 @@ class MatmulWatch(TorchDispatchMode):
 
     def _add(self, op: str, kind: str, operands: list[Tensor], macs: int, spikes: dict[str, float]) -> None:
         path = self.stack[-1][0] if self.stack else ""
-        part: Part = "outside"
-        if any(isinstance(module, Neuron) for _, module in self.stack):
-            part = "neuron"
-        elif any(f".{prefix}." in f".{path}." for prefix in self.prefixes):
-            part = "encoder"
+        part = "neuron" if any(isinstance(module, Neuron) for _, module in self.stack) else self._part(path)
         operand = "both" if len(spikes) == 2 else next(iter(spikes), None)
         rate = min(spikes.values(), default=None)
         shapes = tuple(tuple(tensor.shape) for tensor in operands)
         self.rows.append(Row(path, kind, op, shapes, macs, part, operand, rate, silent=rate == 0))
+
+    def _part(self, path: str) -> Part:
+        return "encoder" if any(f".{prefix}." in f".{path}." for prefix in self.prefixes) else "outside"
 
 
 def _macs(op: str, left: Tensor, right: Tensor, out: Tensor) -> int:

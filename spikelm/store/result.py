@@ -96,6 +96,18 @@ class FiringRate(ResultPart):
         return fmean(self.initial_per_site.values()) if self.initial_per_site else None
 
 
+class OperatorUse(ResultPart):
+    """Something that a model computes besides matrix multiplications: softmax, norms, activations."""
+
+    name: str
+    part: Literal["encoder", "outside"] = Field(description="inside the encoder (and decoder), or outside")
+    arithmetic: Literal["real-valued", "partly", "shifts and additions"] = Field(
+        description="what it needs at inference; partly: shifts and additions, with some real multiplications"
+    )
+    does: str = Field(description="the same in a few words")
+    modules: list[str] = Field(description="that use it, with * for the number of a layer")
+
+
 class SpikeDriven(ResultPart):
     """What the audit saw: which matrix multiplications of a real forward pass read spikes."""
 
@@ -105,6 +117,10 @@ class SpikeDriven(ResultPart):
     real_valued: list[str] = Field(description="modules with a real-valued matmul")
     silent: list[str] = Field(description="modules whose spikes never fired")
     decoding: Extent | None = Field(default=None, description="the verdict while texts are generated from the cache")
+    operators: list[OperatorUse] | None = Field(
+        default=None,
+        description="what is computed besides matmuls, no part of the verdict; null in records from before it was kept",
+    )
 
 
 class Bits(ResultPart):
