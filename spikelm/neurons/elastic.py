@@ -57,7 +57,7 @@ class Elastic(AmplitudeNeuron):
         self, T: int, memory: bool = True, width: Literal[1, 2] = 1, shift: bool = True, unsigned_ffn: bool = True
     ) -> None:
         super().__init__(T, memory, elastic=True, learnable=True)
-        self.width = width
+        self.width: int = width
         self.shifted = shift
         self.unsigned_ffn = unsigned_ffn
         self.shift: nn.Parameter | None = None

@@ -32,6 +32,7 @@ LOW_BIT = {
     "bit_multi": (1, 1),
     "bipft": (1, 1),
     "spikelm_1bit": (1, "ter"),
+    "sorbet_bert": (1, 4),
     "spikelm_t1": (32, "ter"),
     "spikingformer_t1": (32, 1),
     "bert": (32, 32),
@@ -127,6 +128,27 @@ def test_a_mistake_is_refused_by_name(overrides: list[str], says: str) -> None:
 def smoke(runs: Path, system: str) -> Result:
     small = ("scale=smoke", "finetune.epochs=1", "source.train_rows=32", "source.documents=100", "pretrain.steps=2")
     return run_experiment(of(system, *small, f"runs_dir={runs}", "tracker.mode=disabled"), Console(quiet=True)).result
+
+
+def test_sorbet_has_no_real_valued_operator_in_its_blocks_but_the_scale_of_its_norm(tmp_path: Path) -> None:
+    result = smoke(tmp_path, "sorbet_bert")
+    assert dict(result.bits) == {"weights": 1, "activations": 4}
+    assert result.spike_driven.verdict == "fully"
+    assert result.spike_driven.operators is not None
+    inside = {use.name: use.arithmetic for use in result.spike_driven.operators if use.part == "encoder"}
+    shifts = "shifts and additions"
+    assert inside == {"PTsoftmax": shifts, "BSPN": "partly", "ReLU": shifts}
+    teacher = prerequisites(of("sorbet_bert"))["teacher"]
+    assert id_of(teacher) == id_of(of("bert")), "it has a plain BERT for a teacher, as all students have"
+
+
+def test_a_plain_model_with_other_operators_is_a_run_of_its_own(tmp_path: Path) -> None:
+    small = ("scale=smoke", "finetune.epochs=1", "source.train_rows=32", "source.documents=100", "pretrain.steps=2")
+    words = ["neuron=ann", "norm=bspn", "attention=ptsoftmax", "task=glue/sst2", *small, f"runs_dir={tmp_path}"]
+    result = run_experiment(load_config([*words, "tracker.mode=disabled"]), Console(quiet=True)).result
+    assert result.system == "BERT with attention=ptsoftmax norm=bspn"
+    assert result.energy_mj == result.energy_ann_mj, "its matmuls are those of the plain model"
+    assert result.firing_rate.mean is None
 
 
 def test_a_chain_from_config_to_result(tmp_path: Path) -> None:
