@@ -52,6 +52,32 @@ def test_neurons_outside_the_allowed_packages_are_refused() -> None:
         build_neuron(ClassSpec("os.system"))
 
 
+def test_a_new_operator_is_one_python_file_and_one_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from spikelm.config import trust
+    from spikelm.config.checks import check_operator
+    from spikelm.errors import ConfigError
+    from spikelm.operators import ScoreOperator, build_operator
+
+    (tmp_path / "myoperators.py").write_text(
+        "from spikelm.operators import ScoreOperator\n"
+        "class Share(ScoreOperator):\n"
+        "    def __init__(self, floor: float = 0.0) -> None:\n"
+        "        super().__init__()\n"
+        "        self.floor = floor\n"
+        "    def forward(self, scores):\n"
+        "        return (scores - self.floor).relu()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    trust.trust("myoperators")
+    spec = AttentionSpec.from_mapping({"_target_": "myoperators.Share", "floor": 0.5, "name": "share"})
+    check_operator(spec, "attention")
+    with pytest.raises(ConfigError, match=r"attention\.floor=high is not valid; valid: a number"):
+        check_operator(spec.having(floor="high"), "attention")
+    assert build_operator(spec, ScoreOperator)(torch.tensor([0.25, 1.5])).tolist() == [0.0, 1.0]
+
+
 def test_no_source_names_a_single_task_or_neuron_preset() -> None:
     presets = [path.stem for path in (config_dir() / "neuron").glob("*_*.yaml") if path.stem != "lif_atan"]
     for path in SOURCES:

@@ -2,7 +2,7 @@
 
 Plain model:    E = sum MACs * E_mac.
 Spiking model:  E = sum MACs * T * r_site * E_ac, where r_site is the firing rate of the spikes that feed the matmul.
-Softmax, LayerNorm, GELU and the membrane update are not counted, as in the paper.
+Softmax, LayerNorm, GELU and the membrane update are not counted, as in the paper, nor is what stands in their place.
 
 First the rule, then the matmuls of each architecture: encoders, encoder-decoders and decoders, the spiking rivals, the
 recurrent ones.

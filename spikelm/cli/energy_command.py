@@ -12,8 +12,8 @@ ENERGY = Manual(
     "spikelm-energy",
     "the energy of one inference, term by term, without training",
     "Counts the multiplications and additions of every matmul of a backbone, and what they cost in mJ at fp32 and fp16 "
-    "(appendix A.3 of the paper). Nothing is trained and no weights are needed: sizes and T come from the config, the "
-    "firing rate from --rate.",
+    "(appendix A.3 of the paper). Softmax, norms and activations are not counted. Nothing is trained and no weights "
+    "are needed: sizes and T come from the config, the firing rate from --rate.",
     {
         "spikelm-energy backbone=bert_base T=4 --rate 0.34": "SpikeLM's BERT_base at the firing rate that you measured",
         "spikelm-energy backbone=bart_base --length 512 --target 64 --beams 4": "a BART that writes with four beams",
@@ -46,7 +46,7 @@ def energy_main(argv: Sequence[str]) -> int:
 
     from spikelm.catalog.energy import encoder_terms, lm_head_terms
     from spikelm.catalog.kinds import kind_of, plain_terms
-    from spikelm.cli.energy_table import print_energy, print_seq2seq_energy, print_terms
+    from spikelm.cli.energy_table import print_energy, print_operators, print_seq2seq_energy, print_terms
     from spikelm.config.compose import load_config
 
     config = load_config(args.overrides)
@@ -74,4 +74,5 @@ def energy_main(argv: Sequence[str]) -> int:
         )
         head = lm_head_terms(size.hidden, size.vocab, args.length)
         print_terms(title, plain_terms(size, args.length), head, config.T, args.rate, console)
+    print_operators({group: spec.name for group, spec in config.operators.items()}, console)
     return 0

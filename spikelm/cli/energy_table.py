@@ -81,7 +81,14 @@ def print_terms(
         )
     listed = ", ".join(f"{term.name} {term.macs:,} MACs" for term in real)
     console.print(f"Real-valued and not counted: {listed}; embeddings, softmax, LayerNorm, GELU, membranes.")
-    console.print("Only matmuls are counted: attention= and norm= change none of these numbers.", highlight=False)
+
+
+def print_operators(replaced: Mapping[str, str], console: Console) -> None:
+    """Say that operators are not counted, whatever stands in their place: option by group, attention and norm."""
+    places = {"attention": "the softmax", "norm": "the LayerNorms of the blocks"}
+    instead = " and ".join(f"{name} in place of {places[group]}" for group, name in replaced.items())
+    which = f", {instead} among them" if instead else ""
+    console.print(f"Only matmuls are counted, and no operator between them{which}.", highlight=False)
 
 
 def _table(terms: list[Term], rates: Mapping[str, float], T: int, title: str) -> Table:

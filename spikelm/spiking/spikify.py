@@ -52,6 +52,14 @@ class Spiking(_Model):
         _attach(self, conversion)
 
     @torch.no_grad()
+    def initialize_weights(self) -> None:
+        """What is ours comes first: transformers asks the encoder inside a classifier, whose class knows none of it."""
+        for module in self.modules():
+            if isinstance(module, Neuron | WeightQuantizer | Operator):
+                self._initialize_weights(module)
+        super().initialize_weights()
+
+    @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, Neuron | WeightQuantizer):
             tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]

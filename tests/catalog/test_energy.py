@@ -133,3 +133,18 @@ def test_table_shows_every_term_in_80_columns() -> None:
 def test_energy_needs_no_torch() -> None:
     code = "import sys, spikelm.cli.energy_table; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_operators_are_said_not_to_be_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    from spikelm.cli.energy_command import energy_main
+
+    printed = []
+    for words in ([], ["attention=ptsoftmax", "norm=bspn"]):
+        assert energy_main(["backbone=bert_tiny", *words]) == 0
+        printed.append(capsys.readouterr().out)
+    plain, replaced = (text.split("Only matmuls are counted") for text in printed)
+    assert plain[0] == replaced[0], "the numbers are the same"
+    assert " ".join(replaced[1].split()) == (
+        ", and no operator between them, ptsoftmax in place of the softmax and bspn in place of the LayerNorms of the "
+        "blocks among them."
+    )

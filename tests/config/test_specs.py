@@ -6,7 +6,7 @@ import pytest
 
 from spikelm.config.compose import load_config
 from spikelm.config.recorded import from_record, to_record
-from spikelm.config.settings.specs import ClassSpec, NeuronSpec, QuantizerSpec
+from spikelm.config.settings.specs import ClassSpec, NeuronSpec, NormSpec, QuantizerSpec
 from spikelm.errors import ConfigError
 from spikelm.neurons.bispike import BiSpike
 from spikelm.runs.prerequisites import previous_of
@@ -49,6 +49,14 @@ def test_a_previous_student_is_this_one_where_nothing_else_is_said() -> None:
     assert (config.neuron.arguments["width"], before.neuron.arguments["width"]) == (1, 2)
     assert (before.weights, before.variant, before.finetune.lr) == (config.weights, config.variant, 1e-4)
     assert (config.finetune.batch, before.finetune.batch) == (32, 8)
+
+
+def test_a_previous_student_may_have_other_operators() -> None:
+    words = ["system=sorbet_bert", "distill.start.weights=previous", "distill.teacher.model=previous"]
+    config = load_config([*words, "+previous.norm.name=layernorm", "+previous.finetune.batch=8"])
+    before = previous_of(config)
+    assert (before.norm, before.attention) == (NormSpec(), config.attention)
+    assert from_record(plain(to_record(config))) == config
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ def id_of(words: list[str], root: Path) -> str:
         ["task=glue/cola", "neuron=bispike", "k=3", "neuron.direction=uni", "select=best_dev", "general.batch=4"],
         ["task=sum/xsum", "neuron=lif", "T=4", "task.generate.beams=3", "trainer.precision=bf16-mixed"],
         ["task=glue/rte", "neuron=lif", "trainer.compile=neurons"],
+        ["task=glue/rte", "neuron=ann", "norm=bspn", "norm.warmup=7", "attention=ptsoftmax"],
+        ["task=glue/rte", "system=sorbet_bert", "norm=layernorm", "attention.gradient=released"],
     ],
 )  # fmt: skip
 def test_the_command_makes_the_same_run(overrides: list[str], tmp_path: Path) -> None:

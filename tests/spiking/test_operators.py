@@ -26,7 +26,8 @@ from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.elastic import Elastic
 from spikelm.operators.bspn import BSPN
 from spikelm.operators.ptsoftmax import PTSoftmax
-from spikelm.spiking import calibrate, load_pretrained, spikify
+from spikelm.spiking import calibrate, load_pretrained, spikify, spiking_class
+from spikelm.spiking.conversion import Conversion
 
 SIZES: dict[str, Any] = {
     "vocab_size": 60,
@@ -115,6 +116,19 @@ def test_a_saved_model_comes_back_with_its_operators_and_their_state(
         assert torch.equal(again(**words).logits, model(**words).logits)
     counted = [int(module.steps) for module in again.modules() if isinstance(module, BSPN)]
     assert counted == ([] if only == "attention" else [3] * 4)
+
+
+def test_a_plain_checkpoint_gives_its_weights_and_the_statistics_start_anew(tmp_path: Path) -> None:
+    model = plain()
+    torch.nn.init.uniform_(model.bert.encoder.layer[1].output.LayerNorm.weight)
+    model.save_pretrained(tmp_path)
+    settings = BertConfig.from_pretrained(tmp_path)
+    Conversion(T=1, **BOTH).record_in(settings)
+    loaded: Any = spiking_class(BertForSequenceClassification).from_pretrained(tmp_path, config=settings)
+    for name, value in model.named_parameters():
+        assert torch.equal(loaded.get_parameter(name), value), name
+    for norm in (module for module in loaded.modules() if isinstance(module, BSPN)):
+        assert (int(norm.steps), norm.phi.tolist(), norm.feedback.tolist()) == (0, [1.0] * 32, [0.0] * 32)
 
 
 def test_every_parameter_of_the_blocks_has_a_gradient() -> None:
