@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from spikelm.errors import ConfigError
 from spikelm.neurons.kernels.precision import wide
 from spikelm.operators.operator import NormOperator, power_above, rounded_power
 from spikelm.rules import Rule
@@ -64,7 +65,9 @@ class BSPN(NormOperator):
         super().take_over(norm, heads)
         features = len(norm.weight)
         if features % heads:
-            raise ValueError(f"{features} features cannot be divided into {heads} groups")
+            raise ConfigError(
+                f"{features} features cannot be divided into {heads} groups", "a hidden size that the heads divide"
+            )
         self.groups = heads
         device = norm.weight.device
         self.register_buffer("phi", torch.ones(features, device=device))

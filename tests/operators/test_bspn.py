@@ -12,6 +12,7 @@ import torch.multiprocessing as mp
 from golden import golden, needs_golden
 from torch import Tensor, nn
 
+from spikelm.errors import ConfigError
 from spikelm.operators.bspn import BSPN, EPSILON, scaled_by_group
 
 
@@ -101,7 +102,7 @@ def test_inference_changes_nothing_and_a_state_survives_saving() -> None:
 
 
 def test_features_that_do_not_divide_are_refused() -> None:
-    with pytest.raises(ValueError, match="8 features cannot be divided into 3 groups"):
+    with pytest.raises(ConfigError, match="8 features cannot be divided into 3 groups"):
         made(torch.ones(8), torch.zeros(8), groups=3)
 
 
