@@ -11,6 +11,7 @@ from torch import Tensor
 from spikelm.neurons.amplitude import ALPHA_FLOOR, mean_magnitude
 from spikelm.neurons.elastic import Elastic, ElasticRound
 from spikelm.neurons.kernels.precision import wide
+from spikelm.neurons.unfolding.writing import ternary
 
 
 class Sorbet(Elastic):
@@ -52,8 +53,7 @@ class Sorbet(Elastic):
         if low == -1:
             return self.forward(x)[None]
         level = (values / height).clamp_(low, high).round_()
-        counts = torch.arange(max(high, -low), device=x.device).view(-1, *[1] * x.dim())
-        spikes = (level.abs() > counts) * (torch.sign(level) * height)
+        spikes = ternary(level, max(high, -low)) * height
         if least is not None:
             spikes = torch.cat([spikes, least.expand_as(level)[None]])
         return spikes.to(x.dtype)
