@@ -14,6 +14,7 @@ from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 
 SPIKES = Rule(flag=True)
+TERNARY = re.compile(r"([1-9]\d* x )?ter")  # one ternary value, or several whose sum is read
 EMBEDDINGS = Rule(choices=("none", "tensor", "rows"))
 
 
@@ -37,8 +38,7 @@ def check_operator(spec: OperatorSpec, group: str) -> None:
 
 
 def _check_bits(bits: int | str, group: str) -> None:
-    several = isinstance(bits, str) and re.fullmatch(r"([1-9] x )?ter", bits)
-    if not several and not Rule(whole=True, least=1).allows(bits):
+    if not (isinstance(bits, str) and TERNARY.fullmatch(bits)) and not Rule(whole=True, least=1).allows(bits):
         raise ConfigError(f"{group}.bits={bits} is not valid; valid: ter, 2 x ter, or a whole number of at least 1")
 
 

@@ -59,7 +59,7 @@ class NeuronSpec(ClassSpec):
     spikes: bool = setting(
         True, decides=NO_RUN
     )  # whether its levels are spikes, so that firing rates and additions mean something
-    bits: int | str = setting(1, decides=NO_RUN)  # of an activation, as table 4 counts them: a number, or ter
+    bits: int | str = setting(1, decides=NO_RUN)  # of an activation, as table 4 counts them: a number, ter or 2 x ter
 
 
 @dataclass(frozen=True)
