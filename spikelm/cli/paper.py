@@ -13,13 +13,20 @@ from spikelm.cli.stores import target
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import check_claims
 from spikelm.report.claims.show_claims import show_claims, write_claims
-from spikelm.report.figures.figures import FIGURES, draw_figure, figure_runs, load_figure, write_figure
+from spikelm.report.figures.figures import (
+    FIGURES,
+    OWN_FIGURES,
+    draw_figure,
+    figure_runs,
+    load_figure,
+    write_figure,
+)
 from spikelm.report.query.output import naming_it, report_folder
 from spikelm.report.query.selection import Results, Selection, Wanted
 from spikelm.report.reproduce.launcher import chosen_launcher
 from spikelm.report.tables.build import build_table, refused_rows, table_runs
 from spikelm.report.tables.formats import show_table, write_table
-from spikelm.report.tables.paper_table import TABLES, PaperTable, load_table
+from spikelm.report.tables.paper_table import OWN_TABLES, TABLES, PaperTable, load_table
 
 #: keys that the command's own options or the table's rows decide
 TAKEN = {
@@ -85,6 +92,9 @@ def reproduce(args: argparse.Namespace) -> int:
     figures: list[str] = []
     if args.id == "all":
         tables, figures = _chosen_tables("all", args.tasks), list(FIGURES)
+    elif args.id in OWN_TABLES:  # with its figure, which shows all of its tasks
+        tables = _chosen_tables(args.id, args.tasks)
+        figures = [args.id] if args.id in OWN_FIGURES and not args.tasks else []
     elif args.id.removeprefix("table").isdigit():
         tables = _chosen_tables(args.id.removeprefix("table"), args.tasks)
     else:

@@ -12,7 +12,8 @@ from spikelm.cli.manual import ANSWERS, FOUND, TRAINS, Manual, ManualParser
 from spikelm.cli.stores import RUN, add_runs_dir, add_to, target
 from spikelm.config.plugins import option_names
 
-TABLES = [name.removeprefix("table") for name in option_names("table")]
+NUMBERED = [name.removeprefix("table") for name in option_names("table") if name.startswith("table")]
+OWN = [name for name in option_names("table") if not name.startswith("table")]  # tables that are not the paper's
 FIGURES = option_names("figure")
 BY_DEFAULT = "without one parallel where there are only cores to train on, else basic"
 READ_MORE = ("docs/guide/report.md, docs/paper/reproduce.md",)
@@ -75,26 +76,33 @@ def main(argv: Sequence[str]) -> int:
     tables = command(
         "table",
         _of_paper("table"),
-        "a table of the paper from the runs there are",
+        "a table of the paper, or the one of the field, from the runs there are",
         f"Ours, the paper's and the difference, cell by cell; runs that are missing are named with their command. It "
         f"is written as Markdown, LaTeX, CSV and JSON to tables/ of --to, too.\n\n{OVERRIDES}",
         {
             "spikelm-report table 3": "table 3, of runs at scale=mini with seed 42",
-            "spikelm-report table all --scale smoke --seeds 1,2,3": "all tables, with mean and standard deviation",
+            "spikelm-report table field": "codes of spiking language models beside quantised plain models, ours alone",
+            "spikelm-report table all --scale smoke --seeds 1,2,3": "all of the paper's: mean and standard deviation",
             "spikelm-report table 3 --tasks glue/rte,glue/cola k=3": "two tasks alone, of runs with k=3",
         },
     )
     tables.add_argument("--ours", action="store_true", help="without the paper's numbers, for a paper of your own")
-    tables.add_argument("id", metavar="TABLE", help=f"its number ({', '.join(TABLES)}), or all")
+    tables.add_argument(
+        "id", metavar="TABLE", help=f"its number ({', '.join(NUMBERED)}), {', '.join(OWN)}, or all of the paper's"
+    )
     figures = command(
         "figure",
         _of_paper("figure"),
-        "a figure of the paper from the runs there are",
+        "a figure of the paper, or the one of the field, from the runs there are",
         f"Draws it from the runs of the store and writes it to figures/ of --to; runs that are missing are named with "
         f"their command.\n\n{OVERRIDES}",
-        {"spikelm-report figure fig4": "figure 4", "spikelm-report figure energy": "score against energy"},
+        {
+            "spikelm-report figure fig4": "figure 4",
+            "spikelm-report figure energy": "score against energy",
+            "spikelm-report figure field": "the same for the systems of the table field",
+        },
     )
-    figures.add_argument("id", metavar="FIGURE", help=f"its name ({', '.join(FIGURES)}), or all")
+    figures.add_argument("id", metavar="FIGURE", help=f"its name ({', '.join(FIGURES)}), or all of the paper's")
     stated = command(
         "claims",
         _of_paper("claims"),
@@ -114,11 +122,16 @@ def main(argv: Sequence[str]) -> int:
         {
             "spikelm-report reproduce table3 --plan": "how many runs table 3 needs, and about how long they take",
             "spikelm-report reproduce fig4 --scale smoke": "run and draw figure 4 in minutes",
-            "spikelm-report reproduce all --launcher slurm": "everything, as jobs of a cluster",
+            "spikelm-report reproduce field": "run and make the table of the field and its figure",
+            "spikelm-report reproduce all --launcher slurm": "everything of the paper, as jobs of a cluster",
         },
         TRAINS,
     )
-    again.add_argument("id", metavar="WHAT", help="a table (3 or table3), a figure (fig4) or all")
+    again.add_argument(
+        "id",
+        metavar="WHAT",
+        help="a table (3 or table3), a figure (fig4), field (its table and its figure), or all of the paper's",
+    )
     kept = command(
         "reference",
         _of_paper("reference"),

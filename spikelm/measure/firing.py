@@ -49,6 +49,7 @@ class FiringMeter:
                 self._neurons[site] = module
         self._fired: dict[str, Tensor] = {}
         self._values: dict[str, int] = {}  # per time step
+        self._virtual: set[int] = set()  # virtual steps that neurons took
         self._handles: list[RemovableHandle] = []
 
     def __enter__(self) -> FiringMeter:
@@ -67,7 +68,9 @@ class FiringMeter:
         def count(module: nn.Module, args: tuple, spikes: Tensor) -> None:
             # Tensors only: reading a number here would make a GPU wait at every neuron.
             if isinstance(module, Neuron) and module.unfolds:
-                counted = (module.unfold(args[0]) != 0).transpose(0, 1).flatten(1).sum(1)
+                steps = module.unfold(args[0])
+                self._virtual.add(len(steps))
+                counted = (steps != 0).transpose(0, 1).flatten(1).sum(1)
             else:
                 counted = (spikes != 0).flatten(1).sum(1)
             self._fired[site] = self._fired[site] + counted if site in self._fired else counted
@@ -81,6 +84,11 @@ class FiringMeter:
             raise SpikeLMError("no spikes were counted", "run a spiking model inside `with FiringMeter(...)`")
         # Integers up to the division: a float32 count would stop growing at 2^24 spikes.
         return {site: (fired.double() / self._values[site]).tolist() for site, fired in self._fired.items()}
+
+    @property
+    def virtual_steps(self) -> int:
+        """The most virtual steps that a neuron took inside a time step; 1 where none unfolds."""
+        return max(self._virtual, default=1)
 
     def by_site(self) -> dict[str, float]:
         """Firing rate of each site, over all time steps."""

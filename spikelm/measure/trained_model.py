@@ -15,7 +15,6 @@ from spikelm.config.settings.schema import Config
 from spikelm.measure.audit import AuditReport, OperatorUse, audit
 from spikelm.measure.firing import FiringMeter
 from spikelm.measure.workload import measured_terms
-from spikelm.neurons import Neuron
 
 AUDIT_ROWS = 8
 
@@ -30,7 +29,7 @@ class FiringRates:
     mean: float | None = None
     per_site: dict[str, float] = field(default_factory=dict)
     initial_per_site: dict[str, float] | None = None  # before training
-    unfolds: bool = False
+    virtual_steps: int | None = None  # the most that a neuron took inside a time step
 
 
 @dataclass
@@ -86,12 +85,13 @@ class Measured:
     def record(self) -> dict[str, Any]:
         """As a result holds it: what does not apply is left out."""
         record = asdict(self)
-        rates, driven = record["firing_rate"], record["spike_driven"]
-        for part, name in ((rates, "initial_per_site"), (driven, "decoding"), (driven, "operators")):
-            if part[name] is None:
-                del part[name]
-        if not self.firing_rate.unfolds:
-            del record["firing_rate"]["unfolds"]
+        for part, names in (
+            (record["firing_rate"], ("initial_per_site", "virtual_steps")),
+            (record["spike_driven"], ("decoding", "operators")),
+        ):
+            for name in names:
+                if part[name] is None:
+                    del part[name]
         if self.energy_detail is None:
             del record["energy_detail"]
         return record
@@ -124,6 +124,14 @@ def measure_firing(
         >>> "encoder.layer.0.qkv_in" in rates, all(0 <= rate <= 1 for rate in rates.values())
         (True, True)
     """
+    return _metered(model, samples, generate).by_site()
+
+
+@torch.no_grad()
+def _metered(
+    model: nn.Module, samples: Sequence[Mapping[str, Tensor]], generate: Mapping[str, Any] | None = None
+) -> FiringMeter:
+    """What a meter counted in eval mode."""
     training = model.training
     model.eval()
     with FiringMeter(model) as meter:
@@ -133,7 +141,7 @@ def measure_firing(
             else:
                 model.generate(**prompt(batch), **generate)  # type: ignore[operator]
     model.train(training)
-    return meter.by_site()
+    return meter
 
 
 def prompt(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -172,10 +180,11 @@ def measure_terms(
     if not fires:
         claimed: dict[str, float | None] = dict.fromkeys(ann) if low_bit else {**ann}
         return Measured(claimed, ann, FiringRates(), verdict)
-    per_site = measure_firing(model, samples)
+    meter = _metered(model, samples)
+    per_site = meter.by_site()
     spiking = {kind: spiking_energy_mj(terms, per_site, T, kind) for kind in PICOJOULE}  # type: ignore[arg-type]
-    unfolds = any(isinstance(module, Neuron) and module.unfolds for module in model.modules())
-    return Measured({**spiking}, ann, FiringRates(_mean(terms, per_site), per_site, unfolds=unfolds), verdict)
+    rates = FiringRates(_mean(terms, per_site), per_site, virtual_steps=meter.virtual_steps)
+    return Measured({**spiking}, ann, rates, verdict)
 
 
 def measure_plain(terms: Sequence[Term], parts: Sequence[str]) -> Measured:

@@ -1,6 +1,7 @@
 """One colour and one marker for each system, the same on the page, in figures and on W&B, whatever else a store holds.
 
-Families share a hue: SpikeLM is blue, LIF orange, PSN ochre, plain networks grey, low-bit ones purple, rivals green.
+Families share a hue: SpikeLM is blue, LIF orange, PSN ochre, plain networks grey, low-bit ones purple, rivals green,
+codes of our own that unfold inside a layer red.
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ LOOKS: dict[str, dict[int, Look]] = {
     "SpikeLM learnable": {4: Look("#5B4FC7", "#B3A6FF", "D")},
     "SpikeLM {-1, 0, 1}": {4: Look("#66727D", "#B8C4CE", "P")},
     "SpikeLM {0, alpha}": {4: Look("#1B6F86", "#5FB8CC", "p")},
+    "SpikeLM symmetric reset": {4: Look("#3157A8", "#86A8F5", "h")},
+    "Residual code D=2": {1: Look("#D1364B", "#FF8C99", "^")},
+    "Residual code D=3": {1: Look("#9E1B32", "#F2637A", "D")},
+    "Residual code D=3, per token": {1: Look("#6E1423", "#D9576B", "P")},
+    "Place values, 4 bits": {1: Look("#E0544C", "#FFB4AC", "X")},
     "LIF-BERT": {4: Look("#D55E00", "#FF8A33", "s"), 1: Look("#E0672F", "#FFB48A", "^")},
     "LIF-BERT*": {4: Look("#8F3A00", "#D9774A", "X")},
     "PSN-BERT*": {4: Look("#7D6608", "#F0DC82", "P")},
@@ -64,6 +70,10 @@ LOOKS: dict[str, dict[int, Look]] = {
     "BERT_6L": {1: Look("#4D4D4D", "#C8C8C8", ">")},
     "BERT_3L": {1: Look("#808080", "#9E9E9E", "<")},
     "BERT_3L first layers": {1: Look("#666666", "#B3B3B3", "p")},
+    "Quantised BERT, ternary": {1: Look("#B0529F", "#E79AD8", "^")},
+    "Quantised BERT, 2 bits": {1: Look("#9C4DCC", "#DDA6FF", "s")},
+    "Quantised BERT, 3 bits": {1: Look("#7336A8", "#BE8AF0", "p")},
+    "Quantised BERT, 4 bits": {1: Look("#4A148C", "#9F6FE0", "D")},
     "Q2BERT": {1: Look("#96286F", "#D65FAE", "p")},
     "TernaryBERT": {1: Look("#6B2A8A", "#B77BD6", "v")},
     "BinaryBERT": {1: Look("#DB5CA8", "#FFB3DE", "s")},
@@ -75,6 +85,12 @@ LOOKS: dict[str, dict[int, Look]] = {
     "SpikingFormer": {4: Look("#00805C", "#33C79B", "^"), 1: Look("#1E9E5A", "#86E0AE", ">")},
     "SpikeBERT": {4: Look("#004D38", "#12916A", "D")},
     "SpikeGPT": {1: Look("#5F8F2E", "#A9D672", "*")},
+    "I-LIF-BERT": {1: Look("#4C9A2A", "#A5DE85", "<")},
+    "I-LIF-BERT, signed": {1: Look("#2E7D32", "#81C784", ">")},
+    "SpikingBrain's code": {1: Look("#00695C", "#4DB6AC", "*")},
+    "SpikeLLM's code": {1: Look("#1B5E20", "#66BB6A", "p")},
+    "SpikeZIP's code": {1: Look("#3D8B7A", "#8FD3C4", "8")},
+    "Phase coding": {1: Look("#6B8E00", "#C6D65A", "s")},
     "ELMo": {1: Look("#3F6B12", "#8CC63F", "8")},
     "GPT-2": {1: Look("#1E5949", "#4E9E88", "P")},
     "BERTSUMABS": {1: Look("#2F6B1E", "#74C25C", "h")},

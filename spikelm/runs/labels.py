@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -187,22 +188,27 @@ def labels(config: Config) -> Labels:
     """By the first table that it is in and its system; a run outside the tables by what it is made of."""
     task, name = config.task.name, config.system.name
     unchanged = bool(name) and not departures(config)
-    tables = [f"table{number}" for number in tables_of(name, task)] if unchanged else []
+    found = tables_of(name, task) if unchanged else []
+    tables = [f"table{one}" if isinstance(one, int) else one for one in found]
     called = name if unchanged else title(config)
     tags = [config.scale, config.rows_from, task, config.neuron.name, *tables]
     return Labels(config.tracker.group or " ".join([*tables[:1], called]), task, tags)
 
 
 @lru_cache(maxsize=1)
-def _tables() -> dict[int, dict[str, Any]]:
-    files = (config_dir() / "table").glob("table*.yaml")
-    return {int(path.stem.removeprefix("table")): yaml.safe_load(path.read_text()) for path in files}
+def _tables() -> dict[int | str, dict[str, Any]]:
+    """All tables, those of the paper first and by number."""
+    files = {path.stem: path for path in (config_dir() / "table").glob("*.yaml")}
+    numbered = {int(name.removeprefix("table")): path for name, path in files.items() if name.startswith("table")}
+    named = {name: path for name, path in files.items() if not name.startswith("table")}
+    paths: dict[int | str, Path] = {**dict(sorted(numbered.items())), **dict(sorted(named.items()))}
+    return {id: yaml.safe_load(path.read_text()) for id, path in paths.items()}
 
 
-def tables_of(system: str, task: str) -> list[int]:
+def tables_of(system: str, task: str) -> list[int | str]:
     """The tables with a row of this system and a column that a run on this task fills."""
     found = []
-    for number, raw in sorted(_tables().items()):
+    for number, raw in _tables().items():
         rows = [row for row in raw["rows"] if system and row.get("system") == system]
         if any(_fills(raw, row, task) for row in rows):
             found.append(number)

@@ -83,7 +83,14 @@ class FiringRate(ResultPart):
     mean: float | None = Field(description="weighted by the MACs that each site feeds; null where nothing fires")
     per_site: Rates
     initial_per_site: Rates = Field(default={}, description="the same before training")
-    unfolds: bool = Field(default=False, description="whether a value may take several spikes: then spikes a value")
+    virtual_steps: int | None = Field(
+        default=None, description="the most virtual steps that a neuron took inside a time step; null where not counted"
+    )
+
+    @property
+    def unfolds(self) -> bool:
+        """Whether a value may take several spikes: then the rates are spikes a value."""
+        return (self.virtual_steps or 1) > 1
 
     @property
     def mean_over_sites(self) -> float | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import colorsys
 import subprocess
 import sys
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 import yaml
@@ -46,13 +48,36 @@ def test_no_two_known_looks_share_a_colour() -> None:
     assert len({dark for _, dark in COLOURS}) == len(COLOURS)
 
 
-@pytest.mark.parametrize("path", sorted((config_dir() / "table").glob("*.yaml")), ids=lambda path: path.stem)
-def test_systems_of_one_table_differ_in_colour_and_in_marker(path) -> None:  # type: ignore[no-untyped-def]
-    systems = {row["system"] for row in yaml.safe_load(path.read_text())["rows"] if row.get("system")}
-    for one, other in combinations(sorted(systems), 2):
+def systems_of(path: Path) -> list[str]:
+    return sorted({row["system"] for row in yaml.safe_load(path.read_text())["rows"] if row.get("system")})
+
+
+@pytest.mark.parametrize("path", sorted((config_dir() / "table").glob("table*.yaml")), ids=lambda path: path.stem)
+def test_systems_of_one_table_differ_in_colour_and_in_marker(path: Path) -> None:
+    for one, other in combinations(systems_of(path), 2):
         ours, theirs = look_of_preset(one), look_of_preset(other)
         assert ours.marker != theirs.marker, f"{one} and {other} cannot be told apart in grey print"
         assert ours.colour != theirs.colour, f"{one} and {other} have one colour"
+
+
+def hue(colour: str) -> float | None:
+    """Degrees on the wheel of colours; None of a grey."""
+    red, green, blue = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    angle, _, saturation = colorsys.rgb_to_hls(red, green, blue)
+    return 360 * angle if saturation > 0.05 else None
+
+
+def test_systems_of_the_field_differ_in_colour_and_those_of_a_family_in_marker() -> None:
+    """There are more of them than markers: two with one marker are of families with other hues."""
+    systems = systems_of(config_dir() / "table" / "field.yaml")
+    assert len(systems) > len(SYMBOLS)
+    for one, other in combinations(systems, 2):
+        ours, theirs = look_of_preset(one), look_of_preset(other)
+        assert ours.colour != theirs.colour, f"{one} and {other} have one colour"
+        if ours.marker == theirs.marker:
+            hues = hue(ours.colour), hue(theirs.colour)
+            apart = None in hues or abs((hues[0] - hues[1] + 180) % 360 - 180) > 45  # type: ignore[operator]
+            assert apart, f"{one} and {other} cannot be told apart"
 
 
 def test_time_steps_are_read_from_the_title_or_given_beside_it() -> None:

@@ -1,7 +1,8 @@
-"""Score against energy: what the paper's tables 3 and 5 say in one picture, ours beside its."""
+"""Score against energy in one picture: ours beside the paper's, or a table of our own alone."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 WIDE_TO_THIN = "sDo8hpv^<>dPX*"  # markers in the order of drawing, so that a wide one does not hide a thin one
 
 
+ALONE = 5.6  # inches: the height of one panel, which has more points than two have
+
+
 class Point(NamedTuple):
     """A row of the table that has both numbers; `spread` is the deviation of its score over several seeds."""
 
@@ -34,23 +38,27 @@ def score_against_energy(figure: PaperFigure, runs: Runs, results: Results) -> D
     """Average score over energy of one inference, logarithmic: ours left, the paper's right, one range of scores."""
     number = figure.table or 3
     table = build_table(load_table(number), results)
-    ours, paper = points(table, "ours"), points(table, "paper")
-    if not ours:
+    shown = {"ours": points(table, "ours")}
+    if not shown["ours"]:
         return Drawing(remark="No system has all of its scores yet.")
-    drawn, axes = new_figure(figure.heading(results.selection), 1, 2, 4.0, sharey=True)
-    for panel, shown in zip(axes, (ours, paper), strict=True):
-        _scatter(panel, shown)
-        panel.set_xlabel("mJ of one inference (fp32), lower is better")
-        panel.text(0.015, 0.99, "↖ better", transform=panel.transAxes, ha="left", va="top", color=GREY)
-    letters(axes, ["ours", f"the paper's table {number}"])
+    if isinstance(number, int):
+        shown["paper"] = points(table, "paper")
+    height = 4.0 if len(shown) > 1 else ALONE
+    heading = figure.heading(results.selection)
+    drawn, grid = new_figure(heading, 1, len(shown), height, sharey=True, squeeze=False)
+    axes = list(grid[0])
     embedded = table.source == "embedded"
-    axes[0].set_ylabel(f"average of nine {'micro-world' if embedded else 'GLUE'} scores")
-    axes[1].set_ylabel("average of nine GLUE scores")
-    axes[1].yaxis.set_tick_params(labelleft=True)
-    for panel, shown in zip(axes, (ours, paper), strict=True):
-        label_points(panel, {name: (point.energy, point.score) for name, point in shown.items()})
-    numbers = {"ours": ours, "paper": paper}
-    data = {whose: {name: (one.energy, one.score) for name, one in of.items()} for whose, of in numbers.items()}
+    for panel, (whose, of_table) in zip(axes, shown.items(), strict=True):
+        _scatter(panel, of_table)
+        panel.set_xlabel("mJ of one inference (fp32), lower is better")
+        panel.set_ylabel(f"average of nine {'micro-world' if embedded and whose == 'ours' else 'GLUE'} scores")
+        panel.yaxis.set_tick_params(labelleft=True)
+        panel.text(0.015, 0.99, "↖ better", transform=panel.transAxes, ha="left", va="top", color=GREY)
+    if len(axes) > 1:
+        letters(axes, ["ours", f"the paper's table {number}"])
+    for panel, of_table in zip(axes, shown.values(), strict=True):
+        label_points(panel, {name: (point.energy, point.score) for name, point in of_table.items()})
+    data = {whose: {name: (one.energy, one.score) for name, one in of.items()} for whose, of in shown.items()}
     remark = "Micro-world scores are not GLUE's: compare the order of systems, not the numbers." if embedded else ""
     return Drawing(drawn, data, remark)
 
@@ -58,10 +66,13 @@ def score_against_energy(figure: PaperFigure, runs: Runs, results: Results) -> D
 def points(table: TableData, whose: str) -> dict[str, Point]:
     """Energy and average of every row that has both, by name and T."""
     points_of_rows = {}
+    names = Counter(line.name for line in table.lines)
     for line in table.lines:
         cells = [line.cells["energy_fp32"], line.cells["avg"]]
         values = [cell.mean if whose == "ours" else cell.paper for cell in cells]
-        steps = line.cells["T"].paper
+        steps: object = line.cells["T"].paper
+        if table.ours_only and names[line.name] > 1:  # no paper says T: it stands where names do not tell rows apart
+            steps = line.cells["T"].ours_text
         if all(value is not None for value in values):
             name = f"{line.name.replace('_', ' ')}{'' if steps is None else f', T={steps}'}"
             look = look_of_preset(line.system) if line.system else look_of(line.name)

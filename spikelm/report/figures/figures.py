@@ -17,6 +17,7 @@ from spikelm.errors import ConfigError
 from spikelm.report.figures.style import dark, styled
 from spikelm.report.query.output import writable
 from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
+from spikelm.report.tables.paper_table import OWN_TABLES, load_table
 from spikelm.store.atomic import plain, write_atomic
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 Numbers = dict[str, Any]  # what is drawn, ready for JSON
 SOURCES = {"embedded": "embedded micro-world", "local": "local data", "hub": "data of the hub"}
-#: all figures, those of the paper in its order
-FIGURES = sorted(path.stem for path in (config_dir() / "figure").glob("*.yaml"))
+#: figures that show what the paper does, its own in its order; and those of our own tables
+OWN_FIGURES = sorted(path.stem for path in (config_dir() / "figure").glob("*.yaml") if path.stem in OWN_TABLES)
+FIGURES = sorted(path.stem for path in (config_dir() / "figure").glob("*.yaml") if path.stem not in OWN_TABLES)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class PaperFigure:
     caption: str = ""
     series: tuple[Series, ...] = ()
     widths: dict[str, list[int]] = field(default_factory=dict)  # scale -> hidden sizes of a series over width
-    table: int | None = None  # the table whose runs it is drawn from
+    table: int | str | None = None  # the table whose runs it is drawn from
 
     @property
     def label(self) -> str:
@@ -92,10 +94,10 @@ Draw = Callable[[PaperFigure, Runs, Results], Drawing]
 
 
 def load_figure(id: str) -> PaperFigure:
-    """A figure by its name: fig4 (or 4), energy."""
+    """A figure by its name: fig4 (or 4), energy, field."""
     name = f"fig{id}" if id.isdigit() else id
-    if name not in FIGURES:
-        raise ConfigError(f"there is no figure {id}", f"figures: {', '.join(FIGURES)}")
+    if name not in (*FIGURES, *OWN_FIGURES):
+        raise ConfigError(f"there is no figure {id}", f"figures: {', '.join((*FIGURES, *OWN_FIGURES))}")
     raw = yaml.safe_load((config_dir() / "figure" / f"{name}.yaml").read_text())
     series = tuple(Series(**{**one, "extra": tuple(one.get("extra", ()))}) for one in raw.pop("series", []))
     return PaperFigure(id=name, series=series, **raw)
@@ -123,7 +125,6 @@ def figure_runs(figure: PaperFigure, results: Results) -> list[Wanted]:
     """The runs that a figure is drawn from, as far as this scale has them."""
     if figure.table is not None:
         from spikelm.report.tables.build import table_runs
-        from spikelm.report.tables.paper_table import load_table
 
         return table_runs(load_table(figure.table), results)
     return [run.wanted for run in _selected(figure, results)[0].values()]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 Better = Literal["higher", "lower", ""]
-LOWER = ("loss", "perplexity", "energy")
+LOWER = ("loss", "perplexity", "energy", "seconds")
 #: columns of tables that are settings, counts or words
-NEITHER = ("T", "weight_bits", "act_bits", "levels", "firing", "discrimination", "generation", "verdict", "operations")
+NEITHER = (
+    *("T", "weight_bits", "act_bits", "levels", "firing", "events", "virtual_steps"),
+    *("discrimination", "generation", "verdict", "operations"),
+)
 
 
 def better(name: str) -> Better:

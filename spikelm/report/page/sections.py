@@ -74,7 +74,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class TableSection:
-    """A table of the paper; `broken` says why it cannot be shown."""
+    """A table; `broken` says why it cannot be shown."""
 
     name: str
     made: str
@@ -238,7 +238,7 @@ def _from_json(path: Path, runs: Runs) -> TableSection:
     return TableSection(
         name=path.stem,
         made=_made(path),
-        title=f"Table {raw['id']}: {raw['title']}",
+        title=_title(raw["id"], raw["title"]),
         where=raw["where"],
         columns=[TableColumn(name, heading, better(name)) for name, heading in columns.items()],
         rows=rows,
@@ -246,6 +246,11 @@ def _from_json(path: Path, runs: Runs) -> TableSection:
         notes=[*([raw["computed_from"]] if raw.get("computed_from") else []), *raw.get("notes", [])],
         missing=raw.get("missing", []),
     )
+
+
+def _title(id: int | str, title: str) -> str:
+    """Behind its number, where the paper has given it one."""
+    return f"Table {id}: {title}" if isinstance(id, int) else f"{title[:1].upper()}{title[1:]}"
 
 
 def _cell(raw: Mapping[str, Any], runs: Runs) -> TableCell:

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from spikelm.config.settings.schema import Config
 
+UNFOLDING = "spikelm.neurons.unfolding."  # where neurons with several spikes in a time step live
+
+
+def virtual_steps(config: Config, measured: int | None) -> int | None:
+    """As measured; a record of a neuron with one spike at a time may be older than the measure. None: not known."""
+    return measured or (None if config.neuron.target.startswith(UNFOLDING) else 1)
+
 
 def spike_levels(config: Config) -> str:
     """The values that a spike has, as table 6 prints them."""

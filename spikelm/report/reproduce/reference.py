@@ -20,13 +20,21 @@ from spikelm.catalog.quantities import counted
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import Verdict, check_claims
 from spikelm.report.claims.show_claims import numbers_text, write_claims
-from spikelm.report.figures.figures import FIGURES, Drawn, draw_figure, figure_runs, load_figure, write_figure
+from spikelm.report.figures.figures import (
+    FIGURES,
+    OWN_FIGURES,
+    Drawn,
+    draw_figure,
+    figure_runs,
+    load_figure,
+    write_figure,
+)
 from spikelm.report.query.output import writable
 from spikelm.report.query.selection import SEEDS, Results, Selection
 from spikelm.report.tables.build import build_table, table_runs
 from spikelm.report.tables.cells import TableData
 from spikelm.report.tables.formats import markdown_table, write_table
-from spikelm.report.tables.paper_table import TABLES, load_table
+from spikelm.report.tables.paper_table import OWN_TABLES, TABLES, load_table
 from spikelm.runs.labels import title
 from spikelm.store.atomic import write_atomic, write_json
 from spikelm.store.result import Result
@@ -113,10 +121,12 @@ def _make(selection: Selection, runs: Mapping[Run, Result], target: Path, furthe
                 shutil.copyfile(probe, folder / probe.name)
     here = replace(selection, root=target, to=target)
     results = Results(here)
-    tables = [build_table(load_table(id), results) for id in TABLES]
+    own = _begun(results)
+    ids: list[int | str] = [*TABLES, *own]
+    tables = [build_table(load_table(id), results) for id in ids]
     for table in tables:
         write_table(table, target)
-    figures = [draw_figure(id, results) for id in FIGURES]
+    figures = [draw_figure(id, results) for id in (*FIGURES, *(id for id in OWN_FIGURES if id in own))]
     for figure in figures:
         write_figure(figure, target)
     verdicts = check_claims(results)
@@ -124,10 +134,22 @@ def _make(selection: Selection, runs: Mapping[Run, Result], target: Path, furthe
     write_atomic(target / "README.md", _index(here, kept, tables, figures, verdicts, further_seeds))
 
 
+def _begun(results: Results) -> list[str]:
+    """Our own tables, as far as a system that none of the paper's has was run for them."""
+    known = {row.system for id in TABLES for row in load_table(id).rows}
+
+    def begun(id: str) -> bool:
+        runs = table_runs(load_table(id), results)
+        return any(run.system not in known and results.find(*run).result for run in runs)
+
+    return [id for id in OWN_TABLES if begun(id)]
+
+
 def _finished(selection: Selection) -> dict[Run, Result]:
     """The finished runs of all tables, figures and claims, and those they were made from."""
     results, store = Results(selection), Store(selection.root)
-    wanted = [run for id in TABLES for run in table_runs(load_table(id), results)]
+    ids: list[int | str] = [*TABLES, *_begun(results)]
+    wanted = [run for id in ids for run in table_runs(load_table(id), results)]
     wanted += [run for id in FIGURES for run in figure_runs(load_figure(id), results)]
     selected = [results.find(*run) for run in dict.fromkeys(wanted)]
     pending = [found.run.id for found in selected if found.result]
@@ -163,7 +185,7 @@ def _index(
     further_seeds: Sequence[int],
 ) -> str:
     """The folder's README.md: what was made, by which command and when, what is missing, and the claims."""
-    words = ["make", "reproduce-all", f"SCALE={selection.scale}"]
+    words = [f"SCALE={selection.scale}"]
     words += [f"SOURCE={selection.source}"] if selection.source else []
     words += [f"SEEDS={','.join(map(str, selection.seeds))}"] if selection.seeds != SEEDS else []
     words += [f'OVERRIDES="{" ".join(selection.overrides)}"'] if selection.overrides else []
@@ -175,7 +197,7 @@ def _index(
     lines = [
         f"{TITLE} at {selection.where}",
         "",
-        f"What `{' '.join(words)}` has made{' so far' if missing else ''}, kept by"
+        f"What {_makers(tables, words)} made{' so far' if missing else ''}, kept by"
         f" `spikelm-report reference --to DIR` on {time.strftime('%Y-%m-%d')}:"
         f" {len(kept)} finished runs ({_span(days)}; {hours:.1f} hours of runs, one after the other, {_threads(kept)}),"
         f" {missing or 'none'} missing. Scores at this scale and source say nothing about the paper's data.",
@@ -196,6 +218,13 @@ def _index(
     lines += [f"## Claims of the paper: {', '.join(counts)}", ""]
     lines += markdown_table(["section", "claim", "verdict", "ours (the paper's)"], rows)
     return "\n".join([*lines, ""])
+
+
+def _makers(tables: Sequence[TableData], words: Sequence[str]) -> str:
+    """The commands that made it: all of the paper's, and each table of our own."""
+    targets = ["all", *(str(table.id) for table in tables if table.id in OWN_TABLES)]
+    commands = " and ".join(f"`{' '.join(['make', f'reproduce-{target}', *words])}`" for target in targets)
+    return f"{commands} {'has' if len(targets) == 1 else 'have'}"
 
 
 def _further(selection: Selection, kept: Sequence[Result], further_seeds: Sequence[int]) -> list[str]:

@@ -13,18 +13,26 @@ from spikelm.catalog.kinds import kind_of
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, DataError
 from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
-from spikelm.report.query.settings import spike_levels
+from spikelm.report.query.settings import spike_levels, virtual_steps
 from spikelm.report.tables.cells import SETTINGS, Cell, Line, RunRef, TableData
 from spikelm.report.tables.paper_table import AUDITED, GLUE, Column, Footnote, PaperTable, Printed, Row
+from spikelm.store.result import Result
 
 PAPER_SCALE = "paper"  # the scale whose models have the paper's sizes
 #: the tasks with texts to generate
 TEXTS = ("sum/xsum", "sum/cnn_dm", "mt/wmt16_enro")
+#: behind the point, of measures that the paper does not print
+DIGITS = {"events": 2, "seconds": 0}
 
 
 def build_table(table: PaperTable, results: Results, ours_only: bool = False) -> TableData:
-    """Every cell of a table at the selection's scale and source, over its seeds; `ours_only`: without the paper's."""
+    """Every cell of a table at the selection's scale and source, over its seeds.
+
+    `ours_only`: without the paper's numbers and without rows that were not run. A table of our own has no numbers of a
+    paper in any case, and its rows that were not run say so.
+    """
     selection = results.selection
+    alone = ours_only or table.own
     table, impossible = at_scale(table, results)
     same_size = of_the_papers_size(selection)
     footnotes: list[str] = []
@@ -33,18 +41,21 @@ def build_table(table: PaperTable, results: Results, ours_only: bool = False) ->
         values = [row_values(table, row, results, seed) for seed in selection.seeds]
         if ours_only and not any(of_seed.get(column.name) for of_seed in values for column in table.columns):
             continue
-        cells = {}
+        cells: dict[str, Cell] = {}
         for column in table.columns:
-            remarks = [note.text for note in table.footnotes if _meant(note, row, column, ours_only)]
-            if column.name == "avg" and table.chosen is None and not ours_only:
+            remarks = [note.text for note in table.footnotes if _meant(note, row, column, alone)]
+            if column.name == "avg" and table.chosen is None and not alone:
                 remarks += [wrong] if (wrong := misprinted_average(table, row)) else []
             places = [_place(footnotes, text) for text in dict.fromkeys(remarks)]
             cell = _cell(column, row, [of_seed.get(column.name) for of_seed in values], places)
             comparable = same_size or "energy" not in column.measure
-            cells[column.name] = replace(cell, comparable=comparable, paper=None if ours_only else cell.paper)
-        lines.append(Line(row.ours or row.name if ours_only else row.name, row.system, cells))
-    notes = [*_given_weights(table, results), *table.notes]
-    if not ours_only:
+            cells[column.name] = replace(cell, comparable=comparable, paper=None if alone else cell.paper)
+        if table.own and not any(cell.ours for cell in cells.values()):
+            first = table.columns[0].name
+            cells[first] = replace(cells[first], not_run=True)
+        lines.append(Line(row.ours or row.name if alone else row.name, row.system, cells))
+    notes = [*_given_weights(table, results), *([] if ours_only else impossible), *table.notes]
+    if not alone:
         notes = [*_given_weights(table, results), *impossible, *table.notes, *table.paper_notes]
         notes += _not_compared(lines, selection.scale)
     few = [] if table.chosen is None else ["+".join(task.rpartition("/")[2] for task in table.chosen)]
@@ -60,9 +71,14 @@ def build_table(table: PaperTable, results: Results, ours_only: bool = False) ->
         notes=notes,
         computed_from=computed_from(table, results),
         missing=[wanted.command(selection) for wanted in table_runs(table, results) if not _finished(results, wanted)],
-        name="-".join([f"table{table.id}", selection.suffix, *few, *(["ours"] if ours_only else [])]),
-        ours_only=ours_only,
+        name="-".join([file_name(table.id), selection.suffix, *few, *(["ours"] if ours_only else [])]),
+        ours_only=alone,
     )
+
+
+def file_name(id: int | str) -> str:
+    """What the files of a table are called: table3, table-field."""
+    return f"table{id}" if isinstance(id, int) else f"table-{id}"
 
 
 def of_the_papers_size(selection: Selection) -> bool:
@@ -141,7 +157,7 @@ class RefusedRow:
     """A row that a selection cannot run: its tables, the reason, and what makes it runnable."""
 
     name: str
-    tables: tuple[int, ...]
+    tables: tuple[int | str, ...]
     what: str
     fix: str
 
@@ -203,7 +219,7 @@ def computed_from(table: PaperTable, results: Results) -> str:
             "Computed from the audits of finished runs (every matmul of a forward pass, seen on its way to the "
             "backend) and from what the system was run on."
         )
-    if names & {"energy_fp32", "energy_fp16", "firing"}:
+    if names & {"energy_fp32", "energy_fp16", "firing", "events"}:
         measure = next(iter(configs.values())).measure
         others = list(dict.fromkeys(c.system.title for c in configs.values() if not has_pretraining(c)))
         which = f"; of {', '.join(others)}, which have none of their own, the fine-tuned runs" if others else ""
@@ -271,7 +287,7 @@ def _digits(column: Column, paper: Printed) -> int:
     """As many as the paper prints."""
     if column.measure in SETTINGS or isinstance(paper, int):
         return 0
-    return -int(paper.as_tuple().exponent) if isinstance(paper, Decimal) else 1
+    return -int(paper.as_tuple().exponent) if isinstance(paper, Decimal) else DIGITS.get(column.measure, 1)
 
 
 def _own_digits(column: Column, printed: int, ours: Sequence[Value]) -> int:
@@ -307,6 +323,8 @@ def row_values(table: PaperTable, row: Row, results: Results, seed: int) -> Valu
     measures = {column.measure for column in table.columns if not column.task} - {"avg"}
     if measures - set(AUDITED):
         values |= system_measures(results, row.system, list(tuned.values()), seed)
+    if "seconds" in measures and (seconds := _training_seconds(table, row, results)) is not None:
+        values["seconds"] = seconds
     if measures & set(AUDITED):
         values |= _audited(results, row, seed)
     return values
@@ -375,10 +393,41 @@ def system_measures(results: Results, system: str, tuned: Sequence[SelectedRun],
     for name, energy in energies.items():
         if (mean := _mean(energy)) is not None:
             values[name] = Value(mean, runs)
+    if (ratio := _mean([_energy_ratio(one) for one in of_runs])) is not None:
+        values["energy_ratio"] = Value(ratio, runs)
     if (rate := _mean([one.firing_rate.mean for one in of_runs])) is not None:
         values["firing"] = Value(100 * rate, runs)
+        virtual = [virtual_steps(config, one.firing_rate.virtual_steps) for one in of_runs]
+        if None not in virtual:
+            values["virtual_steps"] = Value(max(steps or 1 for steps in virtual), runs)
+        values["events"] = Value(config.time_steps * rate, runs)  # of all time steps, as energy counts them
         values["levels"] = Value(spike_levels(config), runs)
     return values
+
+
+def _energy_ratio(result: Result) -> float | None:
+    """Of a model over the plain one of the same size."""
+    ours, plain = result.energy_mj.fp32, result.energy_ann_mj.fp32
+    return None if ours is None or not plain else ours / plain
+
+
+def _training_seconds(table: PaperTable, row: Row, results: Results) -> Value | None:
+    """Of pretraining and all fine-tunings together, once all are there.
+
+    Of runs that differ by their seed alone the quickest counts: the others shared their cores with other work.
+    """
+    system, tasks = str(row.system), table.row_tasks(row)
+    if "pretrain" not in tasks and has_pretraining(results.find(system, tasks[0]).config):
+        tasks = ["pretrain", *tasks]
+    quickest: dict[RunRef, float] = {}
+    for task in tasks:
+        of_seeds = [results.find(system, task, seed) for seed in results.selection.seeds]
+        seconds = {reference(run): run.result.seconds for run in of_seeds if run.result}
+        if not seconds:
+            return None
+        run = min(seconds, key=lambda one: seconds[one])
+        quickest[run] = seconds[run]
+    return Value(sum(quickest.values()), tuple(quickest))
 
 
 def _measured_runs(results: Results, system: str, tuned: Sequence[SelectedRun], seed: int) -> list[SelectedRun]:

@@ -17,7 +17,8 @@ JUDGED = ("discrimination", "generation")
 #: columns with a number, or the short word of table 4 for three levels
 BITS = ("weight_bits", "act_bits")
 #: columns that a seed does not change
-SETTINGS = ("T", *BITS)
+SETTINGS = ("T", "virtual_steps", *BITS)
+NOT_RUN = "not run"
 #: a run that a cell was computed from: id and directory below the store (glue-rte/bispike-...-1d2b4868)
 RunRef = tuple[str, str]
 
@@ -36,6 +37,7 @@ class Cell:
     lacking: int = 0  # seeds that were asked for and have no value yet, where others have one
     comparable: bool = True  # with the paper's: an energy is not where the models are of another size
     best: bool = False  # of its column
+    not_run: bool = False  # whether it says so, for a whole row without runs
 
     @property
     def numbers(self) -> list[float]:
@@ -63,7 +65,7 @@ class Cell:
     def ours_text(self) -> str:
         """Empty where nothing was run, never zero."""
         if self.mean is None:
-            word = self.ours[0] if self.ours else ""
+            word = self.ours[0] if self.ours else NOT_RUN if self.not_run else ""
             return bits_text(word) if self.column in BITS else str(word)
         spread = "" if self.deviation is None else f"±{self.deviation:.{self.digits}f}"
         share = f" {self.share}" if self.share else ""
@@ -105,7 +107,7 @@ class Line:
 class TableData:
     """A table of the paper beside ours, at one scale and source; or ours alone, for a paper of one's own."""
 
-    id: int
+    id: int | str
     title: str
     scale: str
     source: str

@@ -120,12 +120,14 @@ def state_of(data: TableData) -> list[str]:
     if not data.missing:
         return []
     without = "rows without any are left out" if data.ours_only else "cells without any are empty"
+    if any(cell.not_run for line in data.lines for cell in line.cells.values()):
+        without = "rows without any say so"
     return [f"Runs that are missing: {len(data.missing)}; {without}."]
 
 
 def _linked(cell: Cell, store: str) -> str:
     if not cell.runs:
-        return ""
+        return cell.ours_text
     target = link(store, cell.runs[0][1]) if len(cell.runs) == 1 else "#runs"
     linked = f"[{cell.ours_text}]({target})"
     return f"**{linked}**" if cell.best else linked
@@ -167,7 +169,7 @@ def latex(data: TableData) -> str:
             r"\usepackage{booktabs,graphicx}",
             rf"\usepackage[a4paper,{paper}margin=1.5cm]{{geometry}}",
             r"\begin{document}",
-            *([] if data.ours_only else [rf"\setcounter{{table}}{{{data.id - 1}}}"]),
+            *([rf"\setcounter{{table}}{{{data.id - 1}}}"] if isinstance(data.id, int) and not data.ours_only else []),
             *(f"% {line}" for line in state_of(data)),
             "% --- the table ---",
             r"\begin{table}",

@@ -1,4 +1,7 @@
-"""Tables of the paper: one YAML each in conf/table, whose rows are systems and whose columns are tasks or measures."""
+"""Tables: one YAML each in conf/table, whose rows are systems and whose columns are tasks or measures.
+
+Those of the paper have a number and its printed values. One of our own has a name, and numbers of ours alone.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from spikelm.errors import ConfigError
 
 #: a value as the paper prints it: with all of its digits, a word, or nothing
 Printed = Decimal | int | str | None
+#: the tables of the paper by number, and our own by name
 TABLES = sorted(int(path.stem.removeprefix("table")) for path in (config_dir() / "table").glob("table*.yaml"))
+OWN_TABLES = sorted(path.stem for path in (config_dir() / "table").glob("*.yaml") if not path.stem.startswith("table"))
 GLUE = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 #: the nine numbers of a GLUE row
 NINE = ("mnli_m", "mnli_mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
@@ -24,7 +29,11 @@ MEASURES = {
     "T": "T",
     "energy_fp32": "mJ fp32",
     "energy_fp16": "mJ fp16",
+    "energy_ratio": "mJ / plain",
     "firing": "firing %",
+    "events": "events a value",
+    "virtual_steps": "virtual steps",
+    "seconds": "training s",
     "avg": "avg",
     "weight_bits": "weight bits",
     "act_bits": "act. bits",
@@ -80,7 +89,7 @@ class Footnote:
 class PaperTable:
     """A table: what it compares, what the paper printed, and what is to be said about it."""
 
-    id: int
+    id: int | str  # its number in the paper, or the name of one of our own
     title: str
     columns: list[Column]
     rows: list[Row]
@@ -91,18 +100,27 @@ class PaperTable:
     chosen: tuple[str, ...] | None = None  # the tasks it is made for; None: all of its own
 
     @property
+    def own(self) -> bool:
+        """Whether it is none of the paper's."""
+        return isinstance(self.id, str)
+
+    @property
     def tasks(self) -> list[str]:
         """The tasks of all its rows."""
         return list(dict.fromkeys(task for row in self.rows for task in self.row_tasks(row)))
 
     def row_tasks(self, row: Row) -> list[str]:
-        """The runs that a row needs: of a column that the paper has a number for; else the pretrained one."""
+        """The runs that a row needs: of a column that the paper has a number for; else the pretrained one.
+
+        A table of our own needs all of its columns.
+        """
         if row.system is None:
             return []
         if row.tasks:
             return list(row.tasks)
-        printed = [column.task for column in self.columns if column.task and row.paper[column.name] is not None]
-        if row.paper.get("avg") is not None or (self.chosen and "avg" in row.paper):
+        asked = [column for column in self.columns if self.own or row.paper[column.name] is not None]
+        printed = [column.task for column in asked if column.task]
+        if row.paper.get("avg") is not None or ((self.own or self.chosen) and "avg" in row.paper):
             skipped = {column.task for column in self.columns if column.task} - set(printed)
             printed += [column.task for column in self.averaged if column.task not in skipped]
         return list(dict.fromkeys(printed)) or ["pretrain"]
@@ -143,24 +161,25 @@ def entries_average(row: Row, scores: Sequence[Column]) -> Decimal | None:
 
 
 def load_table(id: int | str) -> PaperTable:
-    """A table by its number in the paper."""
-    path = config_dir() / "table" / f"table{id}.yaml"
-    if not str(id).isdigit() or not path.is_file():
-        raise ConfigError(f"there is no table {id}", f"tables: {', '.join(map(str, TABLES))}")
+    """A table by its number in the paper, or by its name."""
+    own = id in OWN_TABLES
+    path = config_dir() / "table" / (f"{id}.yaml" if own else f"table{id}.yaml")
+    if not own and not (str(id).isdigit() and path.is_file()):
+        raise ConfigError(f"there is no table {id}", f"tables: {', '.join(map(str, (*TABLES, *OWN_TABLES)))}")
     raw = yaml.load(path.read_text(), _Printed)
     metrics = raw.get("metrics", {})
     columns = [_column(name, raw.get("define", {}), metrics) for name in raw["columns"]]
     scores = tuple(column for column in columns if column.score)
     nine = tuple(_column(name, {}, metrics) for name in NINE)
     return PaperTable(
-        id=int(id),
+        id=id if own else int(id),
         title=raw["title"],
         columns=columns,
         rows=[
             Row(
                 row["name"],
                 row.get("system"),
-                _paper(raw["columns"], row["paper"]),
+                dict.fromkeys(raw["columns"]) if own else _paper(raw["columns"], row["paper"]),
                 row.get("metrics", {}),
                 tuple(row.get("tasks", ())),
                 row.get("ours", ""),
@@ -169,7 +188,7 @@ def load_table(id: int | str) -> PaperTable:
         ],
         notes=raw.get("notes", []),
         paper_notes=raw.get("paper_notes", []),
-        footnotes=[Footnote(**note) for note in raw.get("footnotes", [])],
+        footnotes=[one for note in raw.get("footnotes", []) for one in _footnotes(**note)],
         averaged=scores or nine,
     )
 
@@ -193,6 +212,18 @@ def _column(name: str, defined: dict[str, dict[str, str]], metrics: dict[str, st
     task = name.removesuffix("_mm").removesuffix("_m")
     metric = {"mnli_m": "accuracy", "mnli_mm": "accuracy_mm"}.get(name, metrics.get(task, ""))
     return Column(name, name.replace("_", "-"), f"glue/{task}", metric)
+
+
+def _footnotes(
+    text: str,
+    column: str = "",
+    system: str = "",
+    columns: Sequence[str] = (),
+    systems: Sequence[str] = (),
+    ours: bool = False,
+) -> list[Footnote]:
+    """A remark of the YAML, on one cell or on all of several columns and systems."""
+    return [Footnote(name, text, of, ours) for name in columns or [column] for of in systems or [system]]
 
 
 def _paper(columns: Sequence[str], values: Sequence[Printed]) -> dict[str, Printed]:
