@@ -47,10 +47,11 @@ def test_documents_that_the_package_names_are_there() -> None:
     assert [(file, path) for file, path in named if not (PROJECT / path).is_file()] == []
 
 
-def _block(language: str) -> str:
+def _block(language: str, mark: str = "") -> str:
+    """The first block of extend.md in a language that has `mark` in it."""
     page = (PROJECT / "docs" / "guide" / "extend.md").read_text()
-    text, *_others = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    return str(text)
+    shown = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return next(str(text) for text in shown if mark in text)
 
 
 def _module(name: str, path: Path) -> ModuleType:
@@ -82,6 +83,20 @@ def test_the_yaml_of_extend_md_names_every_setting_of_the_neuron(tmp_path: Path)
     parameters = inspect.signature(_module("shown", tmp_path / "adaptive.py").Adaptive).parameters
     settings = {name: value.default for name, value in parameters.items() if name not in ("T", "memory")}
     assert option == {"name": "adaptive", "_target_": "spikelm_example.adaptive.Adaptive", **settings}
+
+
+def test_the_neuron_with_several_spikes_of_extend_md_is_the_one_that_is_tested() -> None:
+    assert _block("python", "class Counter") == (EXAMPLE / "counter.py").read_text()
+    assert _block("yaml", "counter.Counter") == (EXAMPLE / "conf" / "neuron" / "counter.yaml").read_text()
+    counter = _module("tested", EXAMPLE / "counter.py").Counter(T=1)
+    # by hand: 0.2 has no unit, -0.6 one, 9.0 eighteen, of which it keeps three
+    x = torch.tensor([[[0.2, -0.6, 9.0]]], requires_grad=True)
+    spikes = counter(x)
+    assert spikes.tolist() == [[[0.0, -0.5, 1.5]]]
+    assert counter.unfold(x).tolist() == [[[[0.0, -0.5, 0.5]]], [[[0.0, 0.0, 0.5]]], [[[0.0, 0.0, 0.5]]]]
+    spikes.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[[1.0, 1.0, 0.0]]]
 
 
 def test_the_site_is_whole_and_asks_no_network(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ LOOKS: dict[str, dict[int, Look]] = {
     "BERT_6L": {1: Look("#4D4D4D", "#C8C8C8", ">")},
     "BERT_3L": {1: Look("#808080", "#9E9E9E", "<")},
     "BERT_3L first layers": {1: Look("#666666", "#B3B3B3", "p")},
-    "Quantised BERT, ternary": {1: Look("#B0529F", "#E79AD8", "^")},
+    "Quantised BERT, ternary": {1: Look("#B0529F", "#E79AD8", "v")},
     "Quantised BERT, 2 bits": {1: Look("#9C4DCC", "#DDA6FF", "s")},
     "Quantised BERT, 3 bits": {1: Look("#7336A8", "#BE8AF0", "p")},
     "Quantised BERT, 4 bits": {1: Look("#4A148C", "#9F6FE0", "D")},

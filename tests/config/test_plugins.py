@@ -20,6 +20,8 @@ from spikelm.config import plugins, trust
 from spikelm.config.checks import typed
 from spikelm.config.compose import compose_config, load_config
 from spikelm.errors import ConfigError, DataError
+from spikelm.measure.audit import audit
+from spikelm.measure.trained_model import measure_firing
 from spikelm.neurons import build_neuron
 from spikelm.runs.identity import identity
 from spikelm.spiking import neurons, spikify
@@ -76,7 +78,7 @@ def test_a_setting_that_the_yaml_of_the_docs_leaves_out_is_checked_by_its_annota
     (page,) = (PROJECT / "docs").rglob("extend.md")
     (code,), (option,) = (
         [block for block in re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.M | re.S) if mark in block]
-        for language, mark in (("python", "class Adaptive"), ("yaml", "_target_:"))
+        for language, mark in (("python", "class Adaptive"), ("yaml", "adaptive.Adaptive"))
     )
     (site / "spikelm_example" / "adaptive.py").write_text(code)
     kept = [line for line in option.splitlines() if line.partition(":")[0] not in left_out.split()]
@@ -106,6 +108,23 @@ def test_its_classes_are_trusted_because_it_is_installed(site: Path) -> None:
     x = torch.tensor([1.2, 1.3, 1.45]).reshape(3, 1, 1)
     # by hand: 1.2 fires; 0.25 * 0.2 + 1.3 = 1.35 < 1.5; 0.25 * 1.35 + 1.45 = 1.7875 >= 1.25
     assert neuron(x).flatten().tolist() == [1.0, 0.0, 1.0]
+
+
+def test_spikes_of_a_neuron_that_unfolds_are_counted_and_audited(site: Path) -> None:
+    install(site)
+    plugins.plugins.cache_clear()
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    torch.manual_seed(0)
+    model = spikify(BertModel(BertConfig(vocab_size=100, **sizes)), "counter", T=1)
+    words = {"input_ids": torch.randint(100, (8, 16))}
+    seen: list[torch.Tensor] = []
+    first = next(neuron for neuron in neurons(model) if neuron.site == "encoder.layer.0.qkv_in")
+    first.register_forward_hook(lambda neuron, args, spikes: seen.append(spikes))
+    rates = measure_firing(model, [words])
+    # a count n takes |n| spikes of 0.5
+    assert rates["encoder.layer.0.qkv_in"] == pytest.approx(float(seen[0].abs().mean()) / 0.5)
+    assert rates["encoder.layer.0.qkv_in"] > 1
+    assert audit(model, words, T=1).verdict == "fully"
 
 
 def test_a_task_with_files_of_its_own_is_named_by_their_content(site: Path, tmp_path: Path) -> None:
