@@ -69,3 +69,12 @@ def test_a_build_of_the_pinned_version_satisfies_the_pin(build: str) -> None:
     version = pin.removeprefix("torch==")
     assert specifier.contains(f"{version}+{build}"), "pip ignores a build's label where the pin has none"
     assert not specifier.contains(f"{version}.1+{build}")
+
+
+def test_the_field_is_reproduced_with_the_same_variables_as_a_table() -> None:
+    words = ["SCALE=smoke", "SEEDS=1,2", "TASKS=glue/rte", "LAUNCHER=basic"]
+    called = [line for line in make("-n", "reproduce-field", *words).splitlines() if "spikelm-report" in line]
+    assert called == [
+        ".venv/bin/spikelm-report reproduce field --scale smoke --seeds 1,2  --tasks glue/rte  --launcher basic"
+    ]
+    assert re.search(r"^  reproduce-field +\S", make("help"), re.MULTILINE)

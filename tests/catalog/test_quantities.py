@@ -45,6 +45,7 @@ def test_three_digits_count_however_small_a_number_is() -> None:
         (gigabytes(80), "80 GB"),
         (gigabytes(1200), "1.20 TB"),
         (bits_text("ter"), "ternary"),
+        (bits_text("3 x ter"), "3 x ternary"),
         (bits_text(32), "32"),
     ],
 )

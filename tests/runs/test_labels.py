@@ -131,6 +131,14 @@ def test_tables_are_those_with_the_system_and_a_column_for_the_task() -> None:
     assert {3, 6, 7} <= set(tables_of("spikelm_t4", "glue/cola"))
     assert 5 in tables_of("spikelm_t4", "pretrain")
     assert tables_of("", "glue/cola") == []
+    assert tables_of("ilif_bert", "glue/cola") == tables_of("ilif_bert", "pretrain") == ["field"]
+    assert tables_of("spikelm_t1", "glue/cola")[-1] == "field", "those of the paper come first"
+
+
+def test_a_run_of_the_field_is_grouped_by_it() -> None:
+    found = labels(load_config(["task=glue/rte", "system=ilif_bert", "scale=smoke"]))
+    assert found.group == "field ilif_bert"
+    assert found.tags[-1] == "field"
 
 
 @pytest.mark.parametrize(

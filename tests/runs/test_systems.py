@@ -14,7 +14,7 @@ from spikelm.config.compose import load_config
 from spikelm.config.paths import config_dir
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
-from spikelm.report.tables.paper_table import load_table
+from spikelm.report.tables.paper_table import TABLES, load_table
 from spikelm.runs.experiment import run_experiment
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import prerequisites
@@ -36,6 +36,34 @@ LOW_BIT = {
     "spikelm_t1": (32, "ter"),
     "spikingformer_t1": (32, 1),
     "bert": (32, 32),
+    "quant_ter_bert": (32, "ter"),
+    "quant2_bert": (32, 2),
+    "quant3_bert": (32, 3),
+    "quant4_bert": (32, 4),
+    "spikelm_residual_d2": (32, "2 x ter"),
+    "residual_token_d3": (32, "3 x ter"),
+    "place_bert": (32, 5),
+    "ilif_bert": (32, 3),
+    "ilif_bert_signed": (32, 4),
+    "phase_bert": (32, 9),
+}
+#: of the table field: what makes each of them the form that docs/guide/field.md describes
+FIELD = {
+    "ilif_bert": {"levels": 4, "signed": False},
+    "ilif_bert_signed": {"levels": 4, "signed": True},
+    "spikingbrain_bert": {"k": 3.0, "coding": "bitwise"},
+    "spikellm_bert": {"width": 4, "extra": 1, "low_share": 0.9},
+    "spikezip_bert": {"levels": 16, "signed": True},
+    "phase_bert": {"steps": 8, "grains": 1},
+    "place_bert": {"width": 4, "scale": "token"},
+    "spikelm_residual_d2": {"steps": 2, "k": 2.5, "scale": "layer"},
+    "spikelm_residual_d3": {"steps": 3, "k": 4.0, "scale": "layer"},
+    "residual_token_d3": {"steps": 3, "scale": "token"},
+    "spikelm_t4_symmetric": {"reset": "normalized", "k": 2.0},
+    "quant_ter_bert": {"levels": 3},
+    "quant2_bert": {"levels": 4},
+    "quant3_bert": {"levels": 8},
+    "quant4_bert": {"levels": 16},
 }
 
 
@@ -65,6 +93,22 @@ def test_help_describes_every_system_with_its_tables() -> None:
         assert f"  {system} " in text
         assert described(system) in " ".join(text.split())
         assert re.search(r"tables? \d|not in the paper's tables", described(system)), system
+
+
+@pytest.mark.parametrize(("system", "settings"), FIELD.items())
+def test_systems_of_the_field_are_the_forms_that_the_docs_describe(system: str, settings: dict[str, Any]) -> None:
+    config = of(system)
+    assert {key: config.neuron.arguments[key] for key in settings} == settings
+    assert config.time_steps == (4 if system == "spikelm_t4_symmetric" else 1)
+    assert config.fires
+    assert not config.quantized
+    assert config.variant.activation == ("relu" if system == "spikezip_bert" else None)
+    assert "docs/guide/field.md" in described(system)
+
+
+def test_every_system_of_the_field_that_no_table_of_the_paper_has_is_checked_here() -> None:
+    of_paper = {row.system for id in TABLES for row in load_table(id).rows}
+    assert {row.system for row in load_table("field").rows} - of_paper == set(FIELD)
 
 
 def test_what_is_changed_in_the_model_is_another_run() -> None:
@@ -106,6 +150,8 @@ def test_layers_of_the_small_berts() -> None:
 MISTAKES = [
     (["weights=binary", "weights.centre=x"], "none, tensor, row"),
     (["weights=binry"], "binary"),
+    (["neuron=residual", "neuron.bits=ternary"], "ter, 2 x ter, or a whole number"),
+    (["neuron=levels", "neuron.levels=5"], "neuron.levels=5 is not valid"),
     (["weights=binary", "+weights.x=1"], "unknown key weights.x"),
     (["variant.attention=bool"], "boolean"),
     (["variant.width=0"], "above 0"),
@@ -160,6 +206,26 @@ def test_a_chain_from_config_to_result(tmp_path: Path) -> None:
     assert result.spike_driven.verdict in ("fully", "partly", "none")
     assert result.teacher
     assert result.pretrained
+
+
+def test_a_quantised_model_is_computed_bit_by_bit(tmp_path: Path) -> None:
+    result = smoke(tmp_path, "quant3_bert")
+    assert dict(result.bits) == {"weights": 32, "activations": 3}
+    assert result.spike_driven.verdict == "fully"
+    assert result.firing_rate.virtual_steps == 3
+    assert result.firing_rate.mean is not None
+    ours, plain = result.energy_mj.fp32, result.energy_ann_mj.fp32
+    assert ours is not None
+    assert plain is not None
+    assert ours / plain == pytest.approx(result.firing_rate.mean * 0.9 / 4.6), "an addition in place of a MAC"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", [*FIELD])
+def test_every_system_of_the_field_runs(tmp_path: Path, system: str) -> None:
+    result = smoke(tmp_path, system)
+    assert result.metrics
+    assert result.spike_driven.verdict == "fully"
 
 
 @pytest.mark.slow
