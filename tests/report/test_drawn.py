@@ -138,9 +138,14 @@ def test_scores_have_one_range_and_an_honest_name(drawn: Drawn) -> None:
 @pytest.mark.parametrize("drawn", ["field"], indirect=True)
 def test_every_system_of_the_field_has_its_name_and_its_twin_on_a_dark_page(drawn: Drawn, tmp_path: Path) -> None:
     assert drawn.figure is not None
-    (panel,) = drawn.figure.axes
-    named = {text.get_text() for text in panel.texts}
-    assert set(drawn.data["ours"]) <= named
+    whole, upper = drawn.figure.axes
+    named = [{text.get_text() for text in panel.texts if text.get_text()} - {"↖ better"} for panel in (whole, upper)]
+    assert named[0] | named[1] == set(drawn.data["ours"]), "every point has its name"
+    assert not named[0] & named[1], "once"
+    # thirteen of nineteen lie between 75.6 and 78, the next at 71
+    assert named[1] == {name for name, (_, score) in drawn.data["ours"].items() if score > 75}
+    assert len(named[1]) == 13
+    assert upper.get_ylim()[0] > 75
     assert len(drawn.data["ours"]) == len(FIELD) + 4, "beside BERT, LIF-BERT and SpikeLM twice"
     _, _, light, night, _ = write_figure(drawn, tmp_path)
     for system in ("quant2_bert", "residual_token_d3", "phase_bert"):

@@ -38,8 +38,13 @@ class Box(NamedTuple):
         return (self.right - self.left) * (self.top - self.bottom) - self.shared(frame)
 
 
-def label_points(panel: Axes, points: Mapping[str, tuple[float, float]]) -> list[Annotation]:
-    """Write the name of every point beside it. The figure must have its final layout: its limits, titles and labels."""
+def label_points(
+    panel: Axes, points: Mapping[str, tuple[float, float]], unnamed: Sequence[tuple[float, float]] = ()
+) -> list[Annotation]:
+    """Write the name of every point beside it. The figure must have its final layout: its limits, titles and labels.
+
+    No name covers one of the `unnamed` points of the panel either.
+    """
     figure = panel.get_figure(root=True)
     assert figure is not None, "a panel belongs to a figure"
     labels = [
@@ -55,8 +60,9 @@ def label_points(panel: Axes, points: Mapping[str, tuple[float, float]]) -> list
     extents = [label.get_window_extent() for label in labels]
     sizes = [(extent.width * scale, extent.height * scale) for extent in extents]
     anchors = [tuple(panel.transData.transform(xy) * scale) for xy in points.values()]
+    others = [tuple(panel.transData.transform(xy) * scale) for xy in unnamed]
     frame = Box(*(edge * scale for edge in panel.bbox.extents))
-    for label, (x, y) in zip(labels, place(anchors, sizes, frame), strict=True):
+    for label, (x, y) in zip(labels, place(anchors, sizes, frame, others), strict=True):
         label.set_position((x, y))
     for label, (width, height) in zip(labels, sizes, strict=True):
         _lead(panel, label, width, height)
@@ -75,11 +81,17 @@ def _lead(panel: Axes, label: Annotation, width: float, height: float) -> None:
 
 
 def place(
-    anchors: Sequence[tuple[float, float]], sizes: Sequence[tuple[float, float]], frame: Box
+    anchors: Sequence[tuple[float, float]],
+    sizes: Sequence[tuple[float, float]],
+    frame: Box,
+    others: Sequence[tuple[float, float]] = (),
 ) -> list[tuple[float, float]]:
-    """Offsets of the centres of labels from their points: each in turn goes where it disturbs least, until all rest."""
+    """Offsets of the centres of labels from their points: each in turn goes where it disturbs least, until all rest.
+
+    `others` are points without a label.
+    """
     half = MARKER / 2
-    markers = [Box(x - half, y - half, x + half, y + half) for x, y in anchors]
+    markers = [Box(x - half, y - half, x + half, y + half) for x, y in (*anchors, *others)]
     choices = [_offsets(width, height) for width, height in sizes]
     chosen = [0] * len(anchors)
 

@@ -17,12 +17,10 @@ from spikelm.report.tables.paper_table import load_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 WIDE_TO_THIN = "sDo8hpv^<>dPX*"  # markers in the order of drawing, so that a wide one does not hide a thin one
-
-
-ALONE = 5.6  # inches: the height of one panel, which has more points than two have
 
 
 class Point(NamedTuple):
@@ -35,32 +33,75 @@ class Point(NamedTuple):
 
 
 def score_against_energy(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
-    """Average score over energy of one inference, logarithmic: ours left, the paper's right, one range of scores."""
+    """Average score over energy of one inference, logarithmic, one range of scores: ours left, the paper's right.
+
+    A table of our own has one panel, and where most systems crowd at its upper end a second one that enlarges it.
+    """
     number = figure.table or 3
     table = build_table(load_table(number), results)
-    shown = {"ours": points(table, "ours")}
-    if not shown["ours"]:
+    ours = points(table, "ours")
+    if not ours:
         return Drawing(remark="No system has all of its scores yet.")
+    heading = figure.heading(results.selection)
+    embedded = table.source == "embedded"
+    shown = {"ours": ours}
     if isinstance(number, int):
         shown["paper"] = points(table, "paper")
-    height = 4.0 if len(shown) > 1 else ALONE
-    heading = figure.heading(results.selection)
-    drawn, grid = new_figure(heading, 1, len(shown), height, sharey=True, squeeze=False)
-    axes = list(grid[0])
-    embedded = table.source == "embedded"
-    for panel, (whose, of_table) in zip(axes, shown.items(), strict=True):
-        _scatter(panel, of_table)
-        panel.set_xlabel("mJ of one inference (fp32), lower is better")
-        panel.set_ylabel(f"average of nine {'micro-world' if embedded and whose == 'ours' else 'GLUE'} scores")
-        panel.yaxis.set_tick_params(labelleft=True)
-        panel.text(0.015, 0.99, "↖ better", transform=panel.transAxes, ha="left", va="top", color=GREY)
-    if len(axes) > 1:
+        drawn, axes = new_figure(heading, 1, 2, 4.0, sharey=True)
+        for panel, of_table in zip(axes, shown.values(), strict=True):
+            _scatter(panel, of_table)
         letters(axes, ["ours", f"the paper's table {number}"])
-    for panel, of_table in zip(axes, shown.values(), strict=True):
-        label_points(panel, {name: (point.energy, point.score) for name, point in of_table.items()})
-    data = {whose: {name: (one.energy, one.score) for name, one in of.items()} for whose, of in shown.items()}
+        _name_axes(axes[0], embedded)
+        _name_axes(axes[1], embedded=False)
+        for panel, of_table in zip(axes, shown.values(), strict=True):
+            label_points(panel, _places(of_table))
+    else:
+        drawn = _alone(heading, ours, embedded)
+    data = {whose: _places(of_table) for whose, of_table in shown.items()}
     remark = "Micro-world scores are not GLUE's: compare the order of systems, not the numbers." if embedded else ""
     return Drawing(drawn, data, remark)
+
+
+def _alone(heading: str, ours: Mapping[str, Point], embedded: bool) -> Figure:
+    """All systems of a table in one panel; those of a crowded upper end have their names in a second one."""
+    upper = crowded(ours)
+    drawn, grid = new_figure(heading, 2 if upper else 1, 1, 7.6 if upper else 5.0, squeeze=False)
+    first, *rest = (row[0] for row in grid)
+    _scatter(first, ours)
+    _name_axes(first, embedded)
+    for panel in rest:
+        _scatter(panel, upper)
+        _name_axes(panel, embedded)
+        (left, right), (low, high) = panel.get_xlim(), panel.get_ylim()
+        corners = [left, right, right, left, left], [low, low, high, high, low]
+        first.plot(*corners, color=GREY, linewidth=0.8, linestyle="--", scalex=False, scaley=False)
+        letters([first, panel], ["all systems", "the upper end, enlarged"])
+        label_points(panel, _places(upper))
+    named = {name: point for name, point in ours.items() if name not in upper}
+    label_points(first, _places(named), list(_places(upper).values()))
+    return drawn
+
+
+def crowded(points: Mapping[str, Point]) -> dict[str, Point]:
+    """The best systems, at least half of them, where the gap below is wider than the range of their scores; or none."""
+    scores = sorted((point.score for point in points.values()), reverse=True)
+    ranges = {place: scores[0] - scores[place - 1] for place in range(len(scores) // 2 + 1, len(scores))}
+    wide = {place: (scores[place - 1] - scores[place]) / span for place, span in ranges.items() if span > 0}
+    cut = max(wide, key=lambda place: wide[place], default=0)
+    if not cut or wide[cut] <= 1:
+        return {}
+    return {name: point for name, point in points.items() if point.score >= scores[cut - 1]}
+
+
+def _name_axes(panel: Axes, embedded: bool) -> None:
+    panel.set_xlabel("mJ of one inference (fp32), lower is better")
+    panel.set_ylabel(f"average of nine {'micro-world' if embedded else 'GLUE'} scores")
+    panel.yaxis.set_tick_params(labelleft=True)
+    panel.text(0.015, 0.99, "↖ better", transform=panel.transAxes, ha="left", va="top", color=GREY)
+
+
+def _places(points: Mapping[str, Point]) -> dict[str, tuple[float, float]]:
+    return {name: (point.energy, point.score) for name, point in points.items()}
 
 
 def points(table: TableData, whose: str) -> dict[str, Point]:
@@ -89,7 +130,7 @@ def _scatter(panel: Axes, points: Mapping[str, Point]) -> None:
         above = 2 + WIDE_TO_THIN.index(look.marker) / 100
         shown: dict[str, Any] = {"marker": look.marker, "markersize": 6.5 * marker_size(look.marker), "zorder": above}
         panel.errorbar(
-            energy, score, spread, color=look.colour, linestyle="none", capsize=2,
+            energy, score, spread, color=look.colour, linestyle="none", capsize=2, elinewidth=1,
             markeredgecolor=PAPER, markeredgewidth=0.7, **shown,
         )  # fmt: skip
     panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
