@@ -14,7 +14,10 @@ ENTRY = "spikelm"  # of a transformers config
 
 @dataclass(frozen=True)
 class Conversion:
-    """Neurons, time steps, quantiser, operators and variant of a model; `cross` is how a decoder reads its encoder."""
+    """Neurons, time steps, quantiser, operators and variant of a model; `cross` is how a decoder reads its encoder.
+
+    With `rotation` the saved weights are the rotated ones.
+    """
 
     T: int
     neuron: ClassSpec = field(default_factory=ClassSpec)
@@ -23,6 +26,7 @@ class Conversion:
     cross: Literal["step", "mean"] = "step"
     attention: AttentionSpec = field(default_factory=AttentionSpec)
     norm: NormSpec = field(default_factory=NormSpec)
+    rotation: Literal["none", "hadamard"] = "none"
 
     def record_in(self, config: Any) -> None:
         """Write it into a transformers config, as plain data."""

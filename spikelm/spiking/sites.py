@@ -18,6 +18,7 @@ class Site:
 
     `argument` names the input that is spiked where a module has two (cross attention also reads the encoder);
     `part` = (i, n) spikes only the i-th of n equal parts of an output that packs several (GPT-2's q, k and v).
+    `readers` are the linears that read the spikes of an input, where a rotation may stand in front of the neuron.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Site:
     part: tuple[int, int] | None = None
     source: bool = False  # its tokens are the encoder's, although it sits in a decoder
     threshold: str = ""  # the key of the model's config that scales the neuron's threshold here
+    readers: tuple[str, ...] = ()
 
     @property
     def child(self) -> str:
@@ -35,6 +37,45 @@ class Site:
         if self.at == "input":
             return "spike_in" if self.argument == HIDDEN else f"spike_in_{self.argument}"
         return "spike_out" if self.part is None else f"spike_out_{self.part[0]}"
+
+    @property
+    def turn(self) -> str:
+        """The name of the rotation in front of an input's neuron, beside it in its module."""
+        return self.child.replace("spike", "turn")
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A linear of a block, or the i-th of the n equal parts of what it gives."""
+
+    path: str
+    part: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The projections of an attention; `output` reads the values that the heads have mixed.
+
+    Nothing but a scale stands between query and key, and nothing but the map between value and output, so that a
+    rotation inside each head can be moved from one to the other.
+    """
+
+    query: Projection
+    key: Projection
+    value: Projection
+    output: str
+
+    @classmethod
+    def of(cls, paths: tuple[str, str, str], output: str) -> Heads:
+        """Of three linears and the one that reads the mixed values."""
+        query, key, value = map(Projection, paths)
+        return cls(query, key, value, output)
+
+    @classmethod
+    def packed(cls, path: str, output: str) -> Heads:
+        """Of one linear that gives q, k and v side by side."""
+        query, key, value = (Projection(path, (part, 3)) for part in range(3))
+        return cls(query, key, value, output)
 
 
 @dataclass(frozen=True)
@@ -52,6 +93,7 @@ class Stack:
     entry: str | None = None
     read: bool = False
     cached: bool = False
+    heads: tuple[Heads, ...] = ()  # of the attentions of a block; none where no rotation can be moved through them
 
     @property
     def prefix(self) -> str:
@@ -61,17 +103,19 @@ class Stack:
 
 # SpikeLM (paper section 3.1): six linears per layer, of which q, k and v share one input neuron, and the outputs of key
 # and value.
+_BERT_QKV = ("attention.self.query", "attention.self.key", "attention.self.value")
 BERT = Stack(
     path="encoder",
     blocks="layer",
     sites=(
-        Site("qkv_in", "attention.self", "input"),
+        Site("qkv_in", "attention.self", "input", readers=_BERT_QKV),
         Site("key_out", "attention.self.key", "output", memory=False),
         Site("value_out", "attention.self.value", "output", memory=False),
         Site("attn_out_in", "attention.output.dense", "input"),
-        Site("ffn1_in", "intermediate.dense", "input"),
-        Site("ffn2_in", "output.dense", "input"),
+        Site("ffn1_in", "intermediate.dense", "input", readers=("intermediate.dense",)),
+        Site("ffn2_in", "output.dense", "input", readers=("output.dense",)),
     ),
+    heads=(Heads.of(_BERT_QKV, output="attention.output.dense"),),
 )
 
 # SpikingFormer has the same places; keys and values are normed before they are spiked (docs/paper/spiking_rivals.md).
@@ -81,6 +125,7 @@ SPIKINGFORMER = replace(
         replace(site, memory=True, threshold="attention_threshold" if site.name == "attn_out_in" else "")
         for site in BERT.sites
     ),
+    heads=(),
 )
 
 # The student of SpikeBERT spikes what leaves each linear and its norm, and what enters the attention's output.
@@ -108,39 +153,51 @@ SPIKEGPT = Stack(
 
 # The same in BART and mBART. A decoder layer has ten linears: q, k, v of self attention share one input neuron, k and v
 # of cross attention another. BART_base: 96 linears fed by 66 neurons, 36 more on keys and values.
+_SELF_QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+_CROSS_QKV = ("encoder_attn.q_proj", "encoder_attn.k_proj", "encoder_attn.v_proj")
+_SELF_HEADS = Heads.of(_SELF_QKV, output="self_attn.out_proj")
+_CROSS_HEADS = Heads.of(_CROSS_QKV, output="encoder_attn.out_proj")
 _SELF = (
-    Site("qkv_in", "self_attn", "input"),
+    Site("qkv_in", "self_attn", "input", readers=_SELF_QKV),
     Site("key_out", "self_attn.k_proj", "output", memory=False),
     Site("value_out", "self_attn.v_proj", "output", memory=False),
     Site("attn_out_in", "self_attn.out_proj", "input"),
 )
 _CROSS = (
-    Site("cross_q_in", "encoder_attn", "input"),
-    Site("cross_kv_in", "encoder_attn", "input", argument="key_value_states", source=True),
+    Site("cross_q_in", "encoder_attn", "input", readers=_CROSS_QKV[:1]),
+    Site("cross_kv_in", "encoder_attn", "input", argument="key_value_states", source=True, readers=_CROSS_QKV[1:]),
     Site("cross_key_out", "encoder_attn.k_proj", "output", memory=False, source=True),
     Site("cross_value_out", "encoder_attn.v_proj", "output", memory=False, source=True),
     Site("cross_out_in", "encoder_attn.out_proj", "input"),
 )
-_FFN = (Site("ffn1_in", "fc1", "input"), Site("ffn2_in", "fc2", "input"))
+_FFN = (Site("ffn1_in", "fc1", "input", readers=("fc1",)), Site("ffn2_in", "fc2", "input", readers=("fc2",)))
 _EMBEDDED = "layernorm_embedding"
 BART = (
-    Stack(path="encoder", blocks="layers", sites=(*_SELF, *_FFN), entry=_EMBEDDED, read=True),
-    Stack(path="decoder", blocks="layers", sites=(*_SELF, *_CROSS, *_FFN), entry=_EMBEDDED, cached=True),
+    Stack(path="encoder", blocks="layers", sites=(*_SELF, *_FFN), entry=_EMBEDDED, read=True, heads=(_SELF_HEADS,)),
+    Stack(
+        path="decoder",
+        blocks="layers",
+        sites=(*_SELF, *_CROSS, *_FFN),
+        entry=_EMBEDDED,
+        cached=True,
+        heads=(_SELF_HEADS, _CROSS_HEADS),
+    ),
 )
 
 GPT2 = Stack(
     path="",
     blocks="h",
     sites=(
-        Site("qkv_in", "attn", "input"),
+        Site("qkv_in", "attn", "input", readers=("attn.c_attn",)),
         Site("key_out", "attn.c_attn", "output", memory=False, part=(1, 3)),
         Site("value_out", "attn.c_attn", "output", memory=False, part=(2, 3)),
         Site("attn_out_in", "attn.c_proj", "input"),
-        Site("ffn1_in", "mlp.c_fc", "input"),
-        Site("ffn2_in", "mlp.c_proj", "input"),
+        Site("ffn1_in", "mlp.c_fc", "input", readers=("mlp.c_fc",)),
+        Site("ffn2_in", "mlp.c_proj", "input", readers=("mlp.c_proj",)),
     ),
     entry="drop",
     cached=True,
+    heads=(Heads.packed("attn.c_attn", output="attn.c_proj"),),
 )
 
 ARCHITECTURES: dict[str, tuple[Stack, ...]] = {

@@ -28,6 +28,7 @@ from spikelm.spiking.conversion import Conversion, conversion_of
 from spikelm.spiking.folding import fold, marked_spikes, over_time, source_steps, spread
 from spikelm.spiking.kv_cache import prepare_cache, spike_cache
 from spikelm.spiking.operators import refuse_operators, replace_operators
+from spikelm.spiking.rotation import Rotation, attach_rotations, refuse_rotation, rotate_weights
 from spikelm.spiking.saved.dropout import keep_bits
 from spikelm.spiking.saved.linear import keep_spikes
 from spikelm.spiking.saved.sdpa import keep_less
@@ -55,13 +56,13 @@ class Spiking(_Model):
     def initialize_weights(self) -> None:
         """What is ours comes first: transformers asks the encoder inside a classifier, whose class knows none of it."""
         for module in self.modules():
-            if isinstance(module, Neuron | WeightQuantizer | Operator):
+            if isinstance(module, Neuron | WeightQuantizer | Operator | Rotation):
                 self._initialize_weights(module)
         super().initialize_weights()
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, Neuron | WeightQuantizer):
+        if isinstance(module, Neuron | WeightQuantizer | Rotation):
             tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
             if not any(getattr(tensor, "_is_hf_initialized", False) for tensor in tensors):
                 module.reset_parameters()
@@ -108,6 +109,8 @@ def spikify(
     variant: VariantConfig | None = None,
     attention: AttentionSpec | None = None,
     norm: NormSpec | None = None,
+    rotation: Literal["none", "hadamard"] = "none",
+    rotation_seed: int = 0,
     **arguments: Any,
 ) -> nn.Module:
     """Convert a Hugging Face model in place: neurons at the inputs of its matrix products, T time steps.
@@ -127,6 +130,9 @@ def spikify(
         attention: What stands in place of the softmax of the blocks' attention, `AttentionSpec.of(PTSoftmax)`; for BERT
             and RoBERTa.
         norm: What stands in place of the LayerNorms of the blocks, `NormSpec.of(BSPN)`; for BERT and RoBERTa.
+        rotation: "hadamard" turns what the neurons read, so that no single value of a token is much larger than the
+            others, and folds the inverse into the weights (`spikelm/spiking/rotation.py`).
+        rotation_seed: Of the signs of the rotation.
         **arguments: Arguments of the neuron, checked as on the command line.
 
     Returns:
@@ -166,10 +172,13 @@ def spikify(
         cross=cross,
         attention=attention or AttentionSpec(),
         norm=norm or NormSpec(),
+        rotation=rotation,
     )
     for group, spec in (("attention", conversion.attention), ("norm", conversion.norm)):
         check_operator(spec, group)
     _attach(model, conversion)
+    if rotation != "none":
+        rotate_weights(model, rotation_seed)
     for module in quantized(model):
         module.quantizer.start(module.weight)
     conversion.record_in(model.config)
@@ -220,6 +229,9 @@ def _attach(model: Any, conversion: Conversion) -> None:
     if conversion.neuron:
         build_neuron(conversion.neuron, conversion.T)  # one that cannot be built must leave the model as it was
     refuse_operators(model, conversion)
+    if conversion.rotation != "none":
+        _check_rotation(model, conversion)
+        attach_rotations(model)
     if conversion.variant != VariantConfig():
         alter(model, conversion)
     if conversion.attention or conversion.norm:
@@ -228,6 +240,14 @@ def _attach(model: Any, conversion: Conversion) -> None:
         quantize_weights(model, conversion.weights, list(linears_of(model, stacks, conversion.variant)))
     if conversion.neuron:
         _attach_neurons(model, conversion)
+
+
+def _check_rotation(model: Any, conversion: Conversion) -> None:
+    if not conversion.neuron:
+        raise ConfigError("a rotation stands in front of neurons, and there are none", "rotation=none, or a neuron")
+    if conversion.variant != VariantConfig():
+        raise ConfigError("a rotation does not go together with a variant of the attention", "rotation=none")
+    refuse_rotation(model)
 
 
 def _attach_neurons(model: Any, conversion: Conversion) -> None:
@@ -273,7 +293,7 @@ def _scaled(neuron: ClassSpec, site: Site, config: Any) -> ClassSpec:
 
 def _spike_input(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     neuron = module.get_submodule(site.child)
-    hidden = over_time(neuron, args[0] if args else kwargs[HIDDEN])
+    hidden = over_time(neuron, _turned(module, site, args[0] if args else kwargs[HIDDEN]))
     if kwargs.get("attention_mask") is not None:
         kwargs = {**kwargs, "attention_mask": spread(kwargs["attention_mask"], hidden.shape[0], neuron.T)}
     return ((hidden, *args[1:]), kwargs) if args else (args, {**kwargs, HIDDEN: hidden})
@@ -284,7 +304,14 @@ def _spike_source(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[t
     if states is None or (isinstance(cache, EncoderDecoderCache) and cache.is_updated.get(module.layer_idx)):
         return args, kwargs  # keys and values of the source are in the cache; its states are not looked at again
     neuron = module.get_submodule(site.child)
-    return args, {**kwargs, site.argument: over_time(neuron, source_steps(states, neuron.T, module.aligned))}
+    states = _turned(module, site, source_steps(states, neuron.T, module.aligned))
+    return args, {**kwargs, site.argument: over_time(neuron, states)}
+
+
+def _turned(module: Any, site: Site, x: Tensor) -> Tensor:
+    """What a neuron reads: x, or x behind the rotation that stands in front of it."""
+    turn: Rotation | None = getattr(module, site.turn, None)
+    return x if turn is None else turn(x)
 
 
 def _spike_output(site: Site, module: Any, args: tuple, output: Tensor) -> Tensor:
