@@ -17,6 +17,7 @@ from spikelm.config.check_specs import check_neuron, check_operator, check_quant
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.resolvers import register_resolvers
 from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.convert import check_convert
 from spikelm.config.settings.distill import check_distill
 from spikelm.config.settings.fields import check_fields
 from spikelm.config.settings.schema import Composed, Config, PreviousStudent, structured
@@ -187,7 +188,8 @@ def check(config: Config) -> None:
     check_stage("pretrain", config.pretrain, config)
     if config.task.kind not in UNLABELLED:
         check_stage("finetune", config.finetune, config)
-    if config.distills and config.distill.from_teacher:
+    converts = config.convert.mode != "none" and config.task.kind not in UNLABELLED
+    if converts or (config.distills and config.distill.from_teacher):
         check_stage("teacher", config.teacher, config)
     if config.task.kind == "general" or (config.converted and config.distill.start.weights == "general"):
         check_stage("general", config.general, config)
@@ -208,6 +210,7 @@ def check(config: Config) -> None:
     _check_variant(config)
     _check_operators(config)
     _check_previous(config)
+    check_convert(config)
 
 
 def _check_names(config: Config) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from spikelm.catalog.kinds import UNLABELLED
 from spikelm.config.recorded import to_record
 from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.convert import ConvertConfig
 from spikelm.config.settings.distill import DistillConfig
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.specs import ClassSpec
@@ -50,14 +51,17 @@ def _overridable(spec: ClassSpec) -> dict[str, Any]:
 def _unused(config: Config) -> list[str]:
     """Sections that the run and the runs it needs do not read."""
     from_scratch = config.task.kind == "seq2seq" and not config.kind.starts
+    converts = config.convert.mode != "none"
     used = {
         "pretrain": config.pretrains and not from_scratch,
         "general": config.task.kind == "general" or (config.distills and config.distill.start.weights == "general"),
         "finetune": config.task.kind not in UNLABELLED,
-        "teacher": config.distills and config.distill.from_teacher,
+        "teacher": (config.distills and config.distill.from_teacher)
+        or (converts and config.task.kind not in UNLABELLED),
         "variant": config.variant != VariantConfig(),
         "attention": bool(config.attention),
         "norm": bool(config.norm),
+        "convert": converts,
     }
     return [section for section, reads in used.items() if not reads]
 
@@ -72,6 +76,10 @@ def unread(config: Config, key: str) -> str:
         return f"neuron={config.neuron.name} is the plain model, which has no time steps"
     if section in STAGES and section in _unused(config):
         return f"the run has no stage {section}"
+    if section == "convert" and config.convert.mode == "none" and config.convert != ConvertConfig():
+        return "nothing is converted without convert=only or convert=first"
+    if key == "convert.rotation_seed" and config.convert.rotation == "none":
+        return "there is no rotation"
     if section == "distill" and not config.reads_distill and config.distill != DistillConfig():
         return "nothing is distilled here"
     return ""

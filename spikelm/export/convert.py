@@ -47,6 +47,8 @@ def refuse(model: Any, precision: str = "fp32") -> None:
         raise ConfigError(
             "this is a plain model: there are no spikes to export", "transformers loads it as it is: RUN/model"
         )
+    if conversion.rotation != "none":
+        raise ConfigError("a rotated model cannot be exported: its rotation is no part of it", "convert.rotation=none")
     if changes := changes_of(conversion.variant):
         raise ConfigError(f"variant.{changes[0]} cannot be exported", "a run without variant")
     for group, spec in (("attention", conversion.attention), ("norm", conversion.norm)):

@@ -13,10 +13,12 @@ from transformers import BertConfig
 from spikelm.catalog.checkpoint_files import backbone_folder
 from spikelm.catalog.kinds import kind_of
 from spikelm.config.settings.backbone import BackboneConfig
+from spikelm.config.settings.convert import ConvertConfig
 from spikelm.config.settings.schema import Config
 from spikelm.errors import CheckpointError
 from spikelm.models.architecture import encoder_of
 from spikelm.spiking import spikify, spiking_class
+from spikelm.spiking.conversion import ENTRY
 from spikelm.spiking.load import apply_transform_act
 
 
@@ -88,9 +90,15 @@ def time_steps_of(folder: Path) -> int | None:
 
 def spiking_if_asked(model: Any, config: Config) -> nn.Module:
     """The plain model with the config's neurons, weights and operators, or as it is where there are none."""
-    model.config.__dict__.pop("spikelm", None)  # of a model with another T, whose amplitudes are not taken over
+    saved = model.config.__dict__.pop(ENTRY, None)  # of a model with another T, whose amplitudes are not taken over
+    if saved and saved.get("rotation", "none") != "none":
+        raise CheckpointError(
+            "these weights are rotated, and fit their own neurons alone",
+            "the same T and neuron, or convert.rotation=none",
+        )
     if not config.converted:
         return model
+    convert = config.convert if config.only_converts else ConvertConfig()
     return spikify(
         model,
         config.neuron,
@@ -99,6 +107,8 @@ def spiking_if_asked(model: Any, config: Config) -> nn.Module:
         variant=config.variant,
         attention=config.attention,
         norm=config.norm,
+        rotation=convert.rotation,  # type: ignore[arg-type]
+        rotation_seed=convert.rotation_seed,
     )
 
 

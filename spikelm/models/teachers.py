@@ -36,13 +36,18 @@ def build_encoder_student(config: Config, folder: Path | None, vocab: int) -> nn
     return spiking_if_asked(load_encoder_teacher(config, folder), config)
 
 
+def load_converted(config: Config, folder: Path) -> Any:
+    """The converted encoder of a general distillation, with its amplitudes."""
+    return load(spiking_class(_teacher(config).encoder), folder, config, **NO_DROPOUT)
+
+
 def load_teacher(config: Config, folder: Path) -> Any:
     """The fine-tuned ANN of a task."""
     return load(_teacher(config).classifier, folder, config, **_head(config))
 
 
 def load_previous(config: Config, folder: Path) -> Any:
-    """The student before this one as it was saved, with its own neurons, weights and variant."""
+    """The student before this one, or its conversion, as it was saved, with its own neurons, weights and variant."""
     return load(spiking_class(encoder_of(config.backbone).classifier), folder, config, **_head(config))
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from spikelm.catalog.kinds import UNLABELLED
 from spikelm.catalog.quantities import bits_text, duration, gigabytes, millijoules, rate_text, rows_text
-from spikelm.store.result import Result, number_text
+from spikelm.store.result import Conversion, Result, SiteError, number_text
 
 NAMES = {
     "accuracy": "accuracy, %",
@@ -47,6 +49,8 @@ def show_result(result: Result, directory: Path, console: Console, samples: int 
     table.add_row("parameters", f"{result.parameters:,}", "")
     table.add_row("time, peak memory", duration(result.seconds), gigabytes(result.peak_memory_mb / 1e3))
     console.print(table)
+    if result.conversion is not None:
+        _show_conversion(result, result.conversion, console)
     rows = "documents" if result.config.task.kind in UNLABELLED else "rows"
     console.print(f"{rows}: {rows_text(result.source.rows, result.source.available)}", soft_wrap=True, highlight=False)
     for name, note in result.metric_notes.items():
@@ -60,10 +64,71 @@ def show_result(result: Result, directory: Path, console: Console, samples: int 
 
 
 def _score_rows(result: Result) -> Iterator[tuple[str, str, str]]:
-    beside = {"constant predictor": result.constant_predictor, "teacher": result.teacher_metrics}
+    before = result.conversion.plain_metrics if result.conversion else {}
+    # A general distillation's loss is no loss of the pretraining that its teacher comes from.
+    teacher = {} if before or result.config.task.kind == "general" else result.teacher_metrics
+    beside = {"constant predictor": result.constant_predictor, "teacher": teacher, "before": before}
     for name, value in result.metrics.items():
         others = [f"{number_text(scores[name])} {whose}" for whose, scores in beside.items() if name in scores]
         yield readable(name), number_text(value), ", ".join(others)
+
+
+def _show_conversion(result: Result, conversion: Conversion, console: Console) -> None:
+    """One row for each block: its hidden state beside the plain model's, and what its neurons do."""
+    table = Table(title="conversion, block by block", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("block", no_wrap=True)
+    neurons = ("its neurons'", "the largest", "saturated", "spikes")
+    for column in ("cosine", "error", *(neurons if conversion.sites else ())):
+        table.add_column(column, justify="right", no_wrap=True)
+    for block in conversion.blocks:
+        sites = [site for site in conversion.sites if site.site.startswith(f"{block.name}.")]
+        cells = [block.name, _digits(block.cosine, 4), _percent(block.relative_error)]
+        table.add_row(*cells, *(_neuron_cells(result, sites, block.name) if conversion.sites else ()))
+    console.print(table)
+    meaning = "cosine and error |y - x| / |x|: of a block's hidden state to the plain model's"
+    if conversion.sites:
+        meaning += ", of what its neurons give to what they read; saturated: values too large for their neuron; "
+        meaning += "spikes: of a value"
+    console.print(f"  {meaning}", highlight=False, soft_wrap=True)
+    for line in _conversion_lines(conversion):
+        console.print(f"  {line}", highlight=False, soft_wrap=True)
+
+
+def _neuron_cells(result: Result, sites: Sequence[SiteError], block: str) -> list[str]:
+    """Of a block's neurons: mean error, the site with the largest, mean share of saturated values, mean firing rate."""
+    errors = {site.site.removeprefix(f"{block}."): site.relative_error for site in sites}
+    known = {name: error for name, error in errors.items() if error is not None}
+    largest = max(known, key=lambda name: known[name], default="")
+    saturated = [site.saturated for site in sites if site.saturated is not None]
+    rates = [result.firing_rate.per_site[site.site] for site in sites if site.site in result.firing_rate.per_site]
+    return [
+        _percent(fmean(known.values()) if known else None),
+        f"{_percent(known[largest])} {largest}" if largest else "–",
+        _percent(fmean(saturated) if saturated else None),
+        f"{fmean(rates):.2f}" if rates else "–",
+    ]
+
+
+def _conversion_lines(conversion: Conversion) -> Iterator[str]:
+    """How it was made, and whether the network over time came to the same."""
+    seen = f"{conversion.rows:,} rows in {conversion.batches} batches set the amplitudes"
+    yield seen if conversion.rows else "no data was needed to set amplitudes"
+    if conversion.rotation != "none":
+        yield (
+            f"rotation: {conversion.rotation}, {conversion.rotation_additions:,} additions a token at run time, "
+            "which the energy leaves out"
+        )
+    if conversion.settled is not None:
+        spikes = f"{conversion.settled.spikes_per_value:.2f} spikes a value, corrections included"
+        yield f"over time: {conversion.settled.sentence}; {spikes}"
+
+
+def _digits(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
 
 
 def _energy_rows(result: Result) -> Iterator[tuple[str, str, str]]:

@@ -95,5 +95,5 @@ def saved_parameters(config: Config) -> int | None:
 def disk_gb(config: Config, parameters: int | None) -> tuple[float, float]:
     """GB of one checkpoint (weights, the optimiser's moments, the best epoch's weights) and of the saved model."""
     model = (parameters or 0) * FLOAT / 1e9
-    best = config.select != "last" and config.task.kind not in UNLABELLED
+    best = config.select != "last" and config.task.kind not in UNLABELLED and not config.only_converts
     return model * (1 + MOMENTS[config.stage.optimizer.name] + best), model

@@ -188,8 +188,11 @@ def _result(
     from spikelm.store.result import Result
 
     results = {role: finished.result for role, finished in needed.items()}
+    record = plain(trained.record())
+    if "conversion" in record and "teacher" in results and results["teacher"].task == config.task.name:
+        record["conversion"]["plain_metrics"] = results["teacher"].metrics
     return Result(
-        **plain(trained.record()),
+        **record,
         run_id=run.id,
         finished_at=now(),
         task=config.task.name,
@@ -198,6 +201,7 @@ def _result(
         recipe=config.recipe,
         seed=config.seed,
         pretrained=results["pretrained"].run_id if "pretrained" in results else None,
+        converted=results["converted"].run_id if "converted" in results else None,
         teacher=results["teacher"].run_id if "teacher" in results else None,
         teacher_metrics=results["teacher"].metrics if "teacher" in results else {},
         seconds=seconds,

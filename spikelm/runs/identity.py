@@ -43,11 +43,18 @@ def identity(config: Config) -> dict[str, Any]:
         "stage": decided(config.stage, run),
         "distill": decided(config.distill, run) if config.reads_distill else None,
         "seed": config.seed,
-        "select": config.select if config.task.kind not in UNLABELLED else None,
+        "select": config.select if config.task.kind not in UNLABELLED and not config.only_converts else None,
         "measure": decided(config.measure, run),
         "trainer": decided(config.trainer, run),
         "needs": {role: id_of(needed) for role, needed in prerequisites(config).items()},
+        **({"convert": _conversion(config)} if config.only_converts else {}),
     }
+
+
+def _conversion(config: Config) -> dict[str, Any]:
+    """How a model is converted; without a rotation there are no signs to draw."""
+    record = decided(config.convert, config.run)
+    return {key: value for key, value in record.items() if key != "rotation_seed" or config.convert.rotation != "none"}
 
 
 def _source(config: Config, cache: Path) -> dict[str, Any]:

@@ -42,6 +42,8 @@ def label(config: Config) -> str:
     if config.quantized:
         parts.append(f"w{config.weights.name}")
     parts += [spec.name for spec in config.operators.values()]
+    if config.convert.mode != "none":
+        parts.append({"only": "converted", "first": "convertfirst"}[config.convert.mode])
     return "-".join([*parts, config.backbone.name, config.scale, config.rows_from, f"s{config.seed}"])
 
 
@@ -49,8 +51,19 @@ def title(config: Config) -> str:
     """What people call the run, in every list, table, page and tracker.
 
     Its system, with whatever was changed of it; a system with another neuron, other weights or operators is no longer
-    that system, and is called by what it is made of, as is a run without one.
+    that system, and is called by what it is made of, as is a run without one. A conversion, or a start from one, is
+    said at the end.
     """
+    return _name(config) + _conversion(config)
+
+
+def _conversion(config: Config) -> str:
+    """What is said of a conversion: converted, converted first, converted with rotation."""
+    words = {"none": "", "only": ", converted", "first": ", converted first"}[config.convert.mode]
+    return f"{words} with rotation" if words and config.convert.rotation != "none" else words
+
+
+def _name(config: Config) -> str:
     if not config.system.name:
         return made_of(config)
     own = _own_of(config)
@@ -65,7 +78,10 @@ def title(config: Config) -> str:
 
 def with_steps(name: str, config: Config) -> str:
     """A title with T, where it does not say it and it means something: SpikeLM is one system at T=1 and T=4."""
-    return f"{name} T={config.time_steps}" if config.fires and "T=" not in name else name
+    if not config.fires or "T=" in name:
+        return name
+    said = _conversion(config)
+    return f"{name.removesuffix(said)} T={config.time_steps}{said}"
 
 
 def tracked_name(config: Config) -> str:
@@ -101,7 +117,11 @@ def neuron_k(config: Config) -> float | None:
 def departures(config: Config) -> list[str]:
     """What a config changes of the system it names, as overrides: `system=spikelm_t4 T=2` departs by T=2."""
     own = _own_of(config)
-    return [] if own is None else _changes(config, own)
+    return (
+        []
+        if own is None
+        else [*_changes(config, own), *_differing("convert", asdict(config.convert), asdict(own.convert))]
+    )
 
 
 def _changes(config: Config, own: Config) -> list[str]:

@@ -171,7 +171,7 @@ def show_plan(config: Config, planned: PlannedRun, console: Console) -> None:
         "run": f"{planned.run_id} ({planned.state})",
         **_model_rows(config, planned.plan),
         **_work_rows(config, planned),
-        **_device_rows(config, planned.plan),
+        **({} if config.only_converts else _device_rows(config, planned.plan)),
         **_cost_rows(config, planned),
         **_energy_rows(config, planned.plan),
         **{f"needs the {one.role} run": f"{one.task} {one.run_id} ({one.state})" for one in planned.needs},
@@ -195,12 +195,16 @@ def _model_rows(config: Config, plan: Plan) -> dict[str, str]:
 def _work_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
     """Steps, optimiser and tokens of the training."""
     stage, task, plan = config.stage, config.task, planned.plan
+    if config.only_converts:
+        rotation = "" if config.convert.rotation == "none" else f", behind a rotation ({config.convert.rotation})"
+        rows = counted(config.convert.batches * config.convert.batch, "row")
+        return {"conversion": f"no training; at most {rows} set the amplitudes{rotation}"}
     steps = plan.cost.steps
     epochs = f"{stage.epochs} epochs of the data" if stage.epochs else ""
-    counted = f"{steps:,}{f' ({epochs})' if epochs else ''}" if steps else epochs or "none"
+    all_steps = f"{steps:,}{f' ({epochs})' if epochs else ''}" if steps else epochs or "none"
     longest = f"{task.source_length} to {task.target_length}" if task.kind == "seq2seq" else f"{stage.max_length}"
     return {
-        "steps": f"{counted}, batch {stage.batch}, up to {longest} tokens",
+        "steps": f"{all_steps}, batch {stage.batch}, up to {longest} tokens",
         "optimiser": ", ".join(
             [
                 OPTIMIZERS[stage.optimizer.name],

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 from spikelm.catalog.kinds import UNLABELLED
 from spikelm.config.paths import config_dir
 from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.convert import ConvertConfig
 from spikelm.config.settings.running import TrainerConfig
 from spikelm.config.settings.schema import Config, SystemConfig
 from spikelm.config.settings.specs import AttentionSpec, NeuronSpec, NormSpec, QuantizerSpec
@@ -19,14 +20,19 @@ from spikelm.errors import ConfigError
 
 
 def prerequisites(config: Config) -> dict[str, Config]:
-    """The runs this one needs, by role: `pretrained` gives the weights to start from, `teacher` what to imitate."""
+    """The runs this one needs, by role.
+
+    `pretrained` and `converted` give the weights to start from, `teacher` what to imitate, or to convert.
+    """
     if config.task.kind == "pretrain":
         imitates = config.converted and config.distill.pretrain
         return {"teacher": teacher_of(config)} if imitates and not config.backbone.path else {}
+    needed: dict[str, Config] = {"converted": converted_of(config)} if config.starts_converted else {}
     if config.task.kind == "general":
-        return {} if config.backbone.path else {"teacher": teacher_of(config)}
-    needed: dict[str, Config] = {}
-    if start := _start_of(config):
+        return needed if config.backbone.path else {**needed, "teacher": teacher_of(config)}
+    if config.only_converts:
+        return {"teacher": teacher_of(config)}
+    if not config.starts_converted and (start := _start_of(config)):
         needed["pretrained"] = start
     if config.distills and config.distill.from_teacher:
         needed["teacher"] = previous_of(config) if config.distill.teacher.model == "previous" else teacher_of(config)
@@ -44,13 +50,20 @@ def _start_of(config: Config) -> Config | None:
     return pretraining_of(config) if config.pretrains and weights != "teacher" and not random else None
 
 
+def converted_of(config: Config) -> Config:
+    """The conversion that a training starts from: the same neurons in the plain model of the same task."""
+    convert = replace(config.convert, mode="only")
+    return replace(config, convert=convert, previous=None, select="last", force=False)
+
+
 def pretraining_of(config: Config) -> Config:
     """The pretrained run that a fine-tuning starts from: same system, source and scale."""
     starts = config.kind.starts
     if starts and starts != config.backbone.kind:  # what BERTSUMABS is pretrained as has no decoder
         plain = replace(config.backbone, kind=starts, decoder_layers=None, options={})
         config = replace(config, backbone=plain, system=SystemConfig())
-    return replace(config, task=_task("pretrain"), seed=config.pretrain.seed, select="last", force=False)
+    task, convert = _task("pretrain"), ConvertConfig()
+    return replace(config, task=task, convert=convert, seed=config.pretrain.seed, select="last", force=False)
 
 
 def general_of(config: Config) -> Config:
@@ -69,6 +82,7 @@ def teacher_of(config: Config) -> Config:
         variant=VariantConfig(),
         attention=AttentionSpec(),
         norm=NormSpec(),
+        convert=ConvertConfig(),
         system=SystemConfig(),
         finetune=_as_stage(config.teacher),
         trainer=_without_neurons(config.trainer),
@@ -97,6 +111,7 @@ def previous_of(config: Config) -> Config:
         finetune=before.finetune,
         distill=replace(config.distill, start=start, teacher=asked),
         previous=None,
+        convert=ConvertConfig(),
         system=SystemConfig(),
         force=False,
     )

@@ -55,8 +55,9 @@ def timings_of(root: Path) -> Timings:
 
 def _system(config: Config) -> tuple[str | int, ...]:
     """What runs that take equally long have in common."""
-    return (config.scale, config.task.name, config.neuron.name, config.time_steps, config.backbone.kind)
+    return (*_group(config), config.task.name, config.neuron.name, config.time_steps, config.backbone.kind)
 
 
 def _group(config: Config) -> tuple[str, str]:
-    return config.scale, config.task.kind
+    """The scale and the kind of task; a conversion of it is no training of it."""
+    return config.scale, f"{config.task.kind}, converted" if config.only_converts else config.task.kind

@@ -36,16 +36,6 @@ class Settled:
     differing: int  # values whose level is not the quantiser's
     difference: float  # the largest of the model's output
 
-    @property
-    def sentence(self) -> str:
-        """In words."""
-        if not self.settled:
-            return f"not settled after {self.steps} steps; the output differs by {self.difference:.2g}"
-        if not self.differing:
-            return f"settled after {self.steps} steps; equal to the quantised network within {self.difference:.2g}"
-        values = "1 value is" if self.differing == 1 else f"{self.differing} values are"
-        return f"settled after {self.steps} steps; {values} one level off, the output differs by {self.difference:.2g}"
-
 
 class Train:
     """One neuron over the steps: it reads the sum of its input so far and gives the sum of its spikes so far.

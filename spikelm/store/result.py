@@ -179,6 +179,60 @@ class Weights(ResultPart):
     commit: str | None = Field(default=None, description="of the hub that the path stood for, where known")
 
 
+class BlockError(ResultPart):
+    """The hidden state that leaves a block of a converted model, beside the plain model's on the same rows."""
+
+    name: str
+    cosine: float | None = Field(description="of all values together; null where one side is zero")
+    relative_error: float | None = Field(description="|converted - plain| / |plain|")
+
+
+class SiteError(ResultPart):
+    """What a neuron of a converted model gives, beside what it reads."""
+
+    site: str
+    cosine: float | None = Field(description="of all values together; null where one side is zero")
+    relative_error: float | None = Field(description="|given - read| / |read|")
+    saturated: float | None = Field(description="share of the values beyond what it can give; null: it has no end")
+
+
+class Settled(ResultPart):
+    """The network over time that a model of ST-BIF neurons stands for, in double precision."""
+
+    steps: int = Field(description="in which some neuron fired")
+    settled: bool = Field(description="whether a step without a spike was reached")
+    spikes_per_value: float = Field(description="that happened, corrections included")
+    levels_per_value: float = Field(description="spikes that are left when opposite ones are taken from each other")
+    differing: int = Field(description="values whose level is not that of the quantised network")
+    difference: float = Field(description="the largest of the output, to that of the quantised network")
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        if not self.settled:
+            return f"not settled after {self.steps} steps; the output differs by {self.difference:.2g}"
+        if not self.differing:
+            within = f"within {self.difference:.2g}" if self.difference else "to the last digit"
+            return f"settled after {self.steps} steps; equal to the quantised network {within}"
+        values = "1 value is" if self.differing == 1 else f"{self.differing} values are"
+        return (
+            f"settled after {self.steps} steps; {values} on another level, the output differs by {self.difference:.2g}"
+        )
+
+
+class Conversion(ResultPart):
+    """A conversion without training: how it was made, and what it lost."""
+
+    batches: int = Field(description="of training rows that set the amplitudes; 0 where data sets none")
+    rows: int = Field(description="in these batches")
+    rotation: str = Field(description="in front of the neurons: none or hadamard")
+    rotation_additions: int = Field(description="at run time, for one token in all blocks; no part of energy_mj")
+    plain_metrics: Metrics = Field(default={}, description="scores of the plain model, before the conversion")
+    blocks: list[BlockError]
+    sites: list[SiteError]
+    settled: Settled | None = Field(default=None, description="of ST-BIF neurons, where it was asked for")
+
+
 class TrainedOn(ResultPart):
     """What a run was trained on, and how; another answer may change the last digits."""
 
@@ -222,6 +276,8 @@ class Result(ResultPart):
     pretrained: str | None = Field(description="id of the run whose weights it started from")
     teacher: str | None = Field(description="id of the run that it imitated")
     teacher_metrics: Metrics
+    converted: str | None = Field(default=None, description="id of the conversion that it started from")
+    conversion: Conversion | None = Field(default=None, description="of a run that is a conversion without training")
     weights: Weights | None = None
     samples: list[Sample] = Field(default=[], description="the first generated texts")
     metric_notes: dict[str, str] = Field(default={}, description="versions and settings of text metrics")
@@ -262,7 +318,8 @@ class Result(ResultPart):
     @property
     def needs(self) -> dict[str, str]:
         """The runs that it was made from, by role."""
-        return {role: id for role, id in (("pretrained", self.pretrained), ("teacher", self.teacher)) if id}
+        ids = {"pretrained": self.pretrained, "converted": self.converted, "teacher": self.teacher}
+        return {role: id for role, id in ids.items() if id}
 
     def to_record(self) -> dict[str, Any]:
         """What result.json holds, with the checksum of all the rest."""

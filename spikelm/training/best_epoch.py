@@ -41,8 +41,8 @@ class BestDev(L.Callback):
 
 
 def select_mode(config: Config) -> str:
-    """What `select` comes to; text without labels has no best epoch, the last model is kept."""
-    return "last" if config.task.kind in ("pretrain", "general") else config.select
+    """What `select` comes to; text without labels has no best epoch, a conversion has no epochs: the last is kept."""
+    return "last" if config.task.kind in ("pretrain", "general") or config.only_converts else config.select
 
 
 def best_keeper(config: Config) -> BestDev | None:

@@ -22,6 +22,7 @@ from spikelm.models.architecture import Architecture
 from spikelm.models.bert import build_classifier, build_pretraining_model, load_pretraining
 from spikelm.models.teachers import (
     build_encoder_student,
+    load_converted,
     load_encoder_teacher,
     load_previous,
     load_teacher,
@@ -70,26 +71,38 @@ def general(config: Config, needed: Mapping[str, Path], console: Console) -> Sta
     folder = needed["teacher"] / "model" if "teacher" in needed else None
 
     def module(tokenizer: Tokenizer, total: int) -> StageModule:
-        student = build_encoder_student(config, folder, tokenizer.get_vocab_size())
+        if "converted" in needed:
+            student = load_converted(config, needed["converted"] / "model")
+        else:
+            student = build_encoder_student(config, folder, tokenizer.get_vocab_size())
         teacher = Teacher(load_encoder_teacher(config, folder))
-        return GeneralModule(student, teacher, config.distill, config.general, total, config.seed)
+        return GeneralModule(student, teacher, config.distill, config.stage, total, config.seed)
 
-    return unlabelled_stage(config, console, module)
+    stage = unlabelled_stage(config, console, module)
+    stage.plain = partial(load_encoder_teacher, config, folder)
+    return stage
 
 
 def fine_tuning(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     """A task with labels, from the pretrained run, with a teacher where there is one."""
-    return fine_tuning_stage(config, console, partial(_classifier_module, config, needed))
+    stage = fine_tuning_stage(config, console, partial(_classifier_module, config, needed))
+    if config.only_converts:
+        stage.plain = partial(load_teacher, config, needed["teacher"] / "model")
+    return stage
 
 
 def _classifier_module(
     config: Config, needed: Mapping[str, Path], total: int, rows: EncodedRows, content: str
 ) -> GlueModule:
     """The module of a fine-tuning: a classifier alone, or a student with its teacher."""
-    settings, training = config.distill, (config.task, config.finetune, total, config.seed)
+    settings, training = config.distill, (config.task, config.stage, total, config.seed)
     models = {role: directory / "model" for role, directory in needed.items()}
+    if config.only_converts:
+        return GlueModule(student_from_teacher(config, models["teacher"]), *training)
     if "teacher" not in models:
-        return GlueModule(build_classifier(config, models.get("pretrained")), *training)
+        converted = models.get("converted")
+        start = load_previous(config, converted) if converted else build_classifier(config, models.get("pretrained"))
+        return GlueModule(start, *training)
     teacher = (load_previous if settings.teacher.model == "previous" else load_teacher)(config, models["teacher"])
     model = _student(config, models)
     if settings.start.head == "teacher":
@@ -106,7 +119,9 @@ def _classifier_module(
 
 
 def _student(config: Config, models: Mapping[str, Path]) -> Any:
-    """The student with the weights that `distill.start.weights` asks for."""
+    """The student with the weights of its conversion, or those that `distill.start.weights` asks for."""
+    if "converted" in models:
+        return load_previous(config, models["converted"])
     start = config.distill.start.weights
     if start == "general":  # which has no dropout either, as what is imitated has none
         config = replace(config, backbone=replace(config.backbone, dropout=0.0, attention_dropout=0.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from rich.console import Console
 from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch, step_seed
 from spikelm.machine.cpu import keep_heap
+from spikelm.measure.converted import Conversion
 from spikelm.measure.trained_model import Measured, measure_firing, measure_model
 from spikelm.measure.workload import Share, device_share
 from spikelm.models.bert import parameter_count
 from spikelm.store.store import Run
+from spikelm.training import convert
 from spikelm.training.amplitudes import amplitudes_missing, set_amplitudes
 from spikelm.training.best_epoch import BestDev, best_keeper, reported_scores, select_mode
 from spikelm.training.callbacks import Log
@@ -47,6 +49,7 @@ class Trained:
     trained_on: dict[str, Any]  # as the result's record of that name
     texts: Texts | None = None
     weights: dict[str, str] | None = None  # the published weights it started from
+    conversion: Conversion | None = None  # of a run that is one
 
     def record(self) -> dict[str, Any]:
         """As a result holds it: what does not apply is left out."""
@@ -56,6 +59,7 @@ class Trained:
             **self.measured.record(),
             **texts,
             **({"weights": self.weights} if self.weights else {}),
+            **({"conversion": asdict(self.conversion)} if self.conversion else {}),
             "trained_on": self.trained_on,
             **{name: getattr(self, name) for name in names},
         }
@@ -75,11 +79,13 @@ def train_and_measure(
     device, share = training_device(config.trainer.accelerator, ranks), _agreed_share(config, ranks)
     if share.accumulate == 1:
         stage.module.to(device)
+    rows = convert.set_amplitudes(stage, config) if config.only_converts else 0
     if amplitudes_missing(stage.module.model):  # by all rows at once: on the CPU, where they do not fit the device
         _set_amplitudes(stage, config.stage.amplitudes.calibrate, ranks.rank)
     stage.module.to(device)
     samples = _measured_on(stage.samples, device)
-    initial = measure_firing(stage.module.model, samples) if config.fires and ranks.first else None
+    trains = config.fires and not config.only_converts
+    initial = measure_firing(stage.module.model, samples) if trains and ranks.first else None
     best = best_keeper(config)
     journal = _journal(run, log, console, ranks.first)
     if not _fitted(config, share, stage, journal, best, ranks):
@@ -92,6 +98,7 @@ def train_and_measure(
     model.to(device)  # Lightning has brought it back to the CPU
     measured = stage.measure(model, samples) if stage.measure else measure_model(model, samples, config)
     measured.firing_rate.initial_per_site = initial
+    conversion = convert.describe(stage, config, samples, rows, device) if config.only_converts else None
     if config.fires:
         per_site = measured.firing_rate.per_site
         journal.log(stage.module.total, {f"firing/{site}": rate for site, rate in per_site.items()})
@@ -114,6 +121,7 @@ def train_and_measure(
         },
         texts=stage.texts() if stage.texts else None,
         weights=stage.weights,
+        conversion=conversion,
     )
 
 

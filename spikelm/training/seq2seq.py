@@ -198,7 +198,10 @@ def text_pairs(config: Config, needed: Mapping[str, Path], console: Console) -> 
     def measure(model: nn.Module, samples: list[Batch], generator: Generator, vocab: int) -> Measured:
         return measure_seq2seq(model, samples, config, generator.lengths, generator.options, vocab)
 
-    return text_pairs_stage(config, console, PairTask(partial(_module, config, needed), measure))
+    stage = text_pairs_stage(config, console, PairTask(partial(_module, config, needed), measure))
+    if config.only_converts:
+        stage.plain = partial(load_seq2seq, _plain(config), needed["teacher"] / "model")
+    return stage
 
 
 @dataclass(frozen=True)
@@ -217,7 +220,7 @@ class PairTask:
 
 def text_pairs_stage(config: Config, console: Console, pair_task: PairTask) -> Stage:
     """A task with text pairs, trained on the target's tokens and evaluated by generated texts."""
-    task, stage = config.task, config.finetune
+    task, stage = config.task, config.stage
     text, tokenizer, encoded = load_task(config, console, pair_task.tokenizer)
     train = TextPairBatches(encoded["train"], tokenizer, config.seed, stage.batch)
     total = total_steps(stage, train.steps_per_epoch)
@@ -303,16 +306,29 @@ def _module(
     config: Config, needed: Mapping[str, Path], total: int, generator: Generator, tokenizer: TextPairTokenizer
 ) -> Seq2SeqModule:
     """The module of a plain fine-tuning, or of a student with its teacher."""
-    settings, training = config.distill, (config.task, config.finetune, total, config.seed, generator)
-    if "teacher" not in needed:
-        return Seq2SeqModule(_fresh(config, tokenizer), *training)
-    folder = needed["teacher"] / "model"
-    model: Any = load_seq2seq(config, folder) if settings.start.weights == "teacher" else _fresh(config, tokenizer)
-    teacher: Any = load_seq2seq(replace(config, neuron=NeuronSpec(), weights=QuantizerSpec()), folder)
+    settings, training = config.distill, (config.task, config.stage, total, config.seed, generator)
+    models = {role: directory / "model" for role, directory in needed.items()}
+    if config.only_converts:
+        return Seq2SeqModule(load_seq2seq(config, models["teacher"]), *training)
+    model: Any
+    if "converted" in models:
+        model = load_seq2seq(config, models["converted"])
+    elif "teacher" in models and settings.start.weights == "teacher":
+        model = load_seq2seq(config, models["teacher"])
+    else:
+        model = _fresh(config, tokenizer)
+    if "teacher" not in models:
+        return Seq2SeqModule(model, *training)
+    teacher: Any = load_seq2seq(_plain(config), models["teacher"])
     if settings.losses.attention:  # only the eager path has maps
         model.set_attn_implementation("eager")
         teacher.set_attn_implementation("eager")
     return Seq2SeqStudent(model, *training, teacher=Seq2SeqTeacher(teacher, settings), settings=settings)
+
+
+def _plain(config: Config) -> Config:
+    """The config of its plain model."""
+    return replace(config, neuron=NeuronSpec(), weights=QuantizerSpec())
 
 
 def _fresh(config: Config, tokenizer: TextPairTokenizer) -> nn.Module:

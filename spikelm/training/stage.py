@@ -66,6 +66,7 @@ class Stage:
     measure: Callable[[nn.Module, list[Batch]], Measured] | None = None  # where it is not the encoder's
     texts: Callable[[], Texts] | None = None  # where texts are generated
     weights: dict[str, str] | None = None  # the published weights it started from
+    plain: Callable[[], nn.Module] | None = None  # loads the plain model that a conversion is made of
 
 
 def build_stage(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
@@ -132,7 +133,7 @@ def text_batches(
 
 def fine_tuning_stage(config: Config, console: Console, module: Callable[[int, EncodedRows, str], GlueModule]) -> Stage:
     """A task with labels; `module` is made for a number of steps, the training rows and the hash of the content."""
-    task, stage = config.task, config.finetune
+    task, stage = config.task, config.stage
     text = announced(load_rows(task, config.source), console)
     cache = cache_of(config)
     tokenizer = load_tokenizer(config.source, config.backbone, cache)

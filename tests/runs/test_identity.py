@@ -29,6 +29,7 @@ NOT_THIS_RUN = (
     "attention",
     "norm",
     "system",
+    "convert",
 )
 #: T of a spiking model, the pretraining that another run does, weights by their hash, a kind that must be known
 ELSEWHERE = [("T",), ("distill", "pretrain"), ("backbone", "path"), ("backbone", "kind")]
@@ -79,6 +80,49 @@ def cases() -> list[tuple[tuple[str, ...], frozenset[str]]]:
 def test_a_field_changes_the_id_exactly_where_it_says_so(path: tuple[str, ...], decides: frozenset[str]) -> None:
     config = load_config(STUDENT)
     assert (id_of(changed(config, path)) != id_of(config)) == (config.run in decides)
+
+
+CONVERSION = ["task=glue/rte", "neuron=bispike", "convert=only"]
+
+
+@pytest.mark.parametrize("word", ["batches=9", "batch=16", "rotation=hadamard", "mode=first"])
+def test_a_conversion_is_decided_by_how_it_is_made(word: str) -> None:
+    assert id_of(load_config([*CONVERSION, f"convert.{word}"])) != id_of(load_config(CONVERSION))
+
+
+def test_signs_are_drawn_for_a_rotation_alone_and_steps_count_where_they_are_looked_at() -> None:
+    seed = "convert.rotation_seed=7"
+    assert id_of(load_config([*CONVERSION, seed])) == id_of(load_config(CONVERSION))
+    turned = [*CONVERSION, "convert.rotation=hadamard"]
+    assert id_of(load_config([*turned, seed])) != id_of(load_config(turned))
+    settling = ["task=glue/rte", "neuron=stbif", "convert=only"]
+    assert id_of(load_config([*settling, "convert.settle=9"])) != id_of(load_config(settling))
+
+
+@pytest.mark.parametrize("word", ["finetune.schedule.shape=cosine", "select=best_dev", "distill=full", "k=2"])
+def test_how_a_model_would_be_trained_is_no_part_of_its_conversion(word: str) -> None:
+    teacher = ["teacher.schedule.shape=linear"]  # which follows the fine-tuning otherwise
+    assert id_of(load_config([*CONVERSION, *teacher, word])) == id_of(load_config([*CONVERSION, *teacher]))
+
+
+def test_the_plain_model_decides_its_conversion() -> None:
+    assert id_of(load_config([*CONVERSION, "teacher.lr=3e-4"])) != id_of(load_config(CONVERSION))
+
+
+@pytest.mark.parametrize("task", ["glue/rte", "general_distill", "sum/xsum", "pretrain"])
+def test_settings_of_conversions_are_no_part_of_other_runs(task: str) -> None:
+    words = [f"task={task}", "neuron=bispike"]
+    for more in ("convert=none", "convert.batches=3", "convert.rotation=hadamard", "convert.settle=5"):
+        assert id_of(load_config([*words, more])) == id_of(load_config(words))
+    assert "convert" not in identity(load_config(words))
+
+
+def test_a_run_that_starts_from_a_conversion_is_decided_by_its_id() -> None:
+    first = ["task=glue/rte", "neuron=bispike", "convert=first"]
+    found = identity(load_config(first))
+    assert found["needs"] == {"converted": id_of(load_config(CONVERSION))}
+    assert "convert" not in found
+    assert id_of(load_config([*first, "convert.batches=9"])) != id_of(load_config(first))
 
 
 def test_a_neuron_is_its_name_and_its_arguments_wherever_its_class_lives() -> None:

@@ -40,6 +40,11 @@ from spikelm.runs.labels import label, labels, tables_of, title, tracked_name
         (["system=lif_bert", "backbone=roberta_tiny"], "LIF-RoBERTa (backbone=roberta_tiny)"),
         (["neuron=bispike", "T=4"], "BERT with bispike T=4 k=2"),
         (["neuron=ann", "backbone=roberta_tiny"], "RoBERTa"),
+        (["neuron=residual", "convert=only"], "BERT with residual T=1 k=2, converted"),
+        (["neuron=residual", "convert=first"], "BERT with residual T=1 k=2, converted first"),
+        (["system=spikelm_t4", "convert=only", "convert.batches=3"], "SpikeLM, converted"),
+        (["system=spikelm_t4", "T=2", "convert=only"], "SpikeLM (T=2), converted"),
+        (["neuron=psn", "convert=only", "convert.rotation=hadamard"], "BERT with psn T=1, converted with rotation"),
     ],
 )
 def test_a_run_is_called_by_its_system_and_what_was_changed_of_it(overrides: list[str], called: str) -> None:
@@ -152,3 +157,13 @@ def test_a_run_of_the_field_is_grouped_by_it() -> None:
 )
 def test_a_tracker_is_told_the_title_and_T(overrides: list[str], called: str) -> None:
     assert tracked_name(load_config(["task=glue/rte", "scale=smoke", *overrides])) == called
+
+
+def test_a_conversion_belongs_to_no_table_and_has_a_folder_of_its_own() -> None:
+    plain, converted = (
+        load_config(["task=glue/rte", "system=spikelm_t4", word]) for word in ("seed=42", "convert=only")
+    )
+    assert labels(plain).group.startswith("table")
+    assert labels(converted).group == "SpikeLM, converted"
+    assert label(converted) == label(plain).replace("-k2-", "-k2-converted-")
+    assert tracked_name(converted).startswith("glue/rte SpikeLM T=4, converted mini")

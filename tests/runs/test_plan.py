@@ -227,3 +227,17 @@ def test_a_plan_says_that_a_scale_reads_few_rows(runs_dir) -> None:
     text = said("task=glue/rte", "scale=smoke", "source.train_rows=96", "source.dev_rows=48")
     assert re.search(r"rows of the data, at most +96 to train on and 48 to evaluate", text)
     assert "rows of the data" not in said("task=pretrain", "scale=smoke")
+
+
+def test_a_conversion_trains_nothing_and_needs_the_plain_model(capsys: pytest.CaptureFixture[str]) -> None:
+    config = load_config(["task=glue/sst2", "neuron=residual", "convert=only", "convert.rotation=hadamard"])
+    planned = plan_run(config)
+    assert planned.plan.cost.steps == 0
+    assert [(need.role, need.task) for need in planned.needs] == [("teacher", "glue/sst2")]
+    show_plan(config, planned, Console(width=120))
+    said = capsys.readouterr().out
+    assert "BERT with residual T=1 k=2, converted with rotation" in said
+    assert "no training; at most 256 rows set the amplitudes, behind a rotation (hadamard)" in said
+    assert "none: it is not trained" in said
+    first = plan_run(load_config(["task=glue/sst2", "neuron=residual", "convert=first"]))
+    assert [need.role for need in first.needs] == ["converted"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,12 +11,13 @@ from omegaconf import OmegaConf
 from spikelm.catalog.kinds import UNLABELLED, Kind, kind_of
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.settings.backbone import BackboneConfig, VariantConfig
+from spikelm.config.settings.convert import ConvertConfig
 from spikelm.config.settings.distill import DistillConfig
 from spikelm.config.settings.fields import FINE_TUNING, GENERAL, NO_RUN, PRETRAINING, setting
 from spikelm.config.settings.running import MeasureConfig, TrackerConfig, TrainerConfig
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.specs import AttentionSpec, NeuronSpec, NormSpec, OperatorSpec, QuantizerSpec
-from spikelm.config.settings.stages import GeneralConfig, StageConfig, TeacherConfig
+from spikelm.config.settings.stages import AmplitudeConfig, GeneralConfig, StageConfig, TeacherConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.rules import Rule
 
@@ -66,6 +67,7 @@ class Composed:
     finetune: StageConfig = setting(StageConfig)
     teacher: TeacherConfig = setting(TeacherConfig)
     distill: DistillConfig = setting(DistillConfig)
+    convert: ConvertConfig = setting(ConvertConfig)
     select: str = setting("last", Rule(choices=("last", "best_dev", "released")), {FINE_TUNING})
     measure: MeasureConfig = setting(MeasureConfig)
     trainer: TrainerConfig = setting(TrainerConfig)
@@ -118,7 +120,21 @@ class Config(Composed):
     def distills(self) -> bool:
         """Whether the run is a fine-tuning whose `distill` says something; a plain model ignores it."""
         asked = self.distill.from_teacher or self.distill.start.weights != "pretrained"
-        return self.converted and self.task.kind not in UNLABELLED and asked
+        return self.converted and self.task.kind not in UNLABELLED and asked and not self.only_converts
+
+    @property
+    def only_converts(self) -> bool:
+        """Whether the run is a conversion: the trained plain model with neurons in it, not trained any further."""
+        return self.convert.mode == "only"
+
+    @property
+    def starts_converted(self) -> bool:
+        """Whether the run trains on from a conversion of its own task.
+
+        One that starts from a general distillation does not: that distillation started from the conversion.
+        """
+        general = self.task.kind != "general" and self.distill.start.weights == "general"
+        return self.convert.mode == "first" and not general
 
     @property
     def reads_distill(self) -> bool:
@@ -134,8 +150,13 @@ class Config(Composed):
 
     @property
     def stage(self) -> StageConfig:
-        """The stage this run trains."""
-        return {"pretrain": self.pretrain, "general": self.general}.get(self.task.kind, self.finetune)
+        """The stage this run trains; that of a conversion has no steps, only the batches that set the amplitudes."""
+        own = {"pretrain": self.pretrain, "general": self.general}.get(self.task.kind, self.finetune)
+        if not self.only_converts:
+            return own
+        stage = GeneralConfig(task_rows=own.task_rows) if isinstance(own, GeneralConfig) else StageConfig()
+        amplitudes = AmplitudeConfig(calibrate=self.convert.batches)
+        return replace(stage, steps=0, batch=self.convert.batch, max_length=own.max_length, amplitudes=amplitudes)
 
     @property
     def depth(self) -> int:

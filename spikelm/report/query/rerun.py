@@ -147,6 +147,7 @@ def _choices(config: Config) -> list[str]:
     words = [f"task={config.task.name}", f"system={system}" if system else f"neuron={config.neuron.name}"]
     words += [f"scale={config.scale}", f"source={config.source.name}"]
     words += [f"recipe={config.recipe}"] if config.recipe else []
+    words += [f"convert={config.convert.mode}"] if config.convert.mode != "none" else []
     if not system and config.spiking:
         words.append(_word("T", config.T, True))
     if not system and neuron_k(config) is not None:

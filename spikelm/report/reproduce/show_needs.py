@@ -16,7 +16,11 @@ from spikelm.report.tables.build import RefusedRow
 from spikelm.runs.cost import speed_of
 from spikelm.runs.plan import UNCOUNTED
 
-ROLES = {"pretrained": "first models of others", "teacher": "teachers of others"}
+ROLES = {
+    "pretrained": "first models of others",
+    "teacher": "teachers of others",
+    "converted": "conversions that others start from",
+}
 WIDTH = 112  # of the table of systems
 Cell = Callable[[Sequence[Need]], str]  # a number of some runs
 
