@@ -36,6 +36,7 @@ RUN = Manual(
     {
         "spikelm-run": "the first run: embedded data, offline, minutes",
         "spikelm-run task=glue/rte neuron=lif T=4": "another task, neuron and number of time steps",
+        "spikelm-run task=glue/rte neuron=residual convert=only": "neurons in the plain model, without training",
         "spikelm-run task=glue/rte dry_run=true": "say what would be done, and stop",
         "spikelm-run task=glue/rte --cfg job": "show the settings of the run, and stop",
         "spikelm-run -m task=glue/rte,glue/mrpc neuron=lif,bispike T=1,4": "a sweep: all combinations",
@@ -45,7 +46,10 @@ RUN = Manual(
         'eval "$(spikelm-run -sc install=bash)"': "complete words with the Tab key, in this shell",
     },
     TRAINS,
-    ("docs/guide/data.md, docs/guide/distillation.md, docs/guide/slurm.md, docs/paper/recipes.md",),
+    (
+        "docs/guide/data.md, docs/guide/convert.md, docs/guide/distillation.md, docs/guide/slurm.md",
+        "docs/paper/recipes.md",
+    ),
     lambda: _chapters(),
 )
 #: what options do; Hydra's others are refused, or are of no use here

@@ -36,7 +36,8 @@ CUT = 400  # characters of an article
 def show_result(result: Result, directory: Path, console: Console, samples: int = SHOWN) -> None:
     """Score against the constant predictor, energy against the ANN, firing rate, audit, where it is."""
     title = f"{result.task} · {result.system} · scale {result.scale}, source {result.source.name}"
-    table = Table(title=title, title_justify="left")
+    console.print(title, style="table.title", highlight=False, markup=False, soft_wrap=True)  # on one line
+    table = Table()
     table.add_column("measure")
     table.add_column("this run", justify="right")
     table.add_column("compared with", justify="right")
@@ -75,14 +76,16 @@ def _score_rows(result: Result) -> Iterator[tuple[str, str, str]]:
 
 def _show_conversion(result: Result, conversion: Conversion, console: Console) -> None:
     """One row for each block: its hidden state beside the plain model's, and what its neurons do."""
-    table = Table(title="conversion, block by block", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    title = "conversion, block by block"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("block", no_wrap=True)
-    neurons = ("its neurons'", "the largest", "saturated", "spikes")
+    neurons = ("neurons", "the largest", "saturated", "spikes")
     for column in ("cosine", "error", *(neurons if conversion.sites else ())):
         table.add_column(column, justify="right", no_wrap=True)
     for block in conversion.blocks:
         sites = [site for site in conversion.sites if site.site.startswith(f"{block.name}.")]
-        cells = [block.name, _digits(block.cosine, 4), _percent(block.relative_error)]
+        stack, _, index = block.name.rpartition(".")
+        cells = [f"{stack.partition('.')[0]} {index}", _digits(block.cosine, 4), _percent(block.relative_error)]
         table.add_row(*cells, *(_neuron_cells(result, sites, block.name) if conversion.sites else ()))
     console.print(table)
     meaning = "cosine and error |y - x| / |x|: of a block's hidden state to the plain model's"

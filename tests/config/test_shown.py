@@ -29,7 +29,7 @@ def test_what_is_shown_is_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_does_not_apply_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     spiking = shown(capsys, "task=glue/rte")
-    assert not {"general", "teacher", "variant", "previous", "system"} & set(spiking)
+    assert not {"general", "teacher", "variant", "previous", "system", "convert"} & set(spiking)
     assert spiking["distill"] == {"name": "none"}
     assert not {"generate", "source_length", "languages"} & set(spiking["task"])
     assert spiking["task"]["splits"] == {"validation": ""}
@@ -39,6 +39,13 @@ def test_what_does_not_apply_is_left_out(capsys: pytest.CaptureFixture[str]) -> 
     assert "finetune" not in shown(capsys, "task=pretrain")
     assert "pretrain" not in shown(capsys, "task=sum/xsum"), "BART is trained from scratch at this scale"
     assert shown(capsys, "task=glue/rte", "distill=general")["general"]["steps"] == 500
+    converted = shown(capsys, "task=glue/rte", "convert=only", "distill=full")
+    assert converted["convert"] == {
+        **{"mode": "only", "batches": 8, "batch": 32},
+        **{"rotation": "none", "rotation_seed": 0, "settle": 0},
+    }
+    assert converted["distill"] == {"name": "full"}, "nothing is learned"
+    assert "teacher" in converted, "which is what is converted"
 
 
 def test_operators_are_shown_where_they_are_not_the_model_s_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,9 @@ UNREAD = [
     (["neuron=bispike"], "teacher.lr=0.5", "the run has no stage teacher"),
     (["task=pretrain"], "finetune.lr=0.5", "the run has no stage finetune"),
     (["neuron=ann"], "distill=logits", "nothing is distilled here"),
+    (["convert=only"], "distill=logits", "nothing is distilled here"),
+    (["neuron=bispike"], "convert.batches=3", "nothing is converted without convert=only or convert=first"),
+    (["convert=only"], "convert.rotation_seed=3", "there is no rotation"),
 ]
 
 
@@ -42,6 +45,9 @@ READ = [
     (["neuron=bispike", "distill=logits"], "teacher.lr=0.5"),
     (["neuron=bispike"], "distill=logits"),
     (["task=sum/xsum"], "task.generate.beams=3"),
+    (["neuron=bispike"], "convert=only"),
+    (["convert=first"], "convert.batches=3"),
+    (["convert=only"], "teacher.lr=0.5"),
 ]
 
 
