@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from spikelm.errors import ConfigError
 from spikelm.neurons.amplitude import ALPHA_FLOOR
 from spikelm.neurons.unfolding.stbif import STBIF
+from spikelm.spiking.sites import stacks_of
 from spikelm.spiking.spikify import neurons
 
 
@@ -108,6 +109,8 @@ def settle(model: nn.Module, batch: Mapping[str, Any], most: int) -> Settled:
         (True, 0, True)
     """
     exact: Any = copy.deepcopy(model).double().eval()
+    if any(stack.cached for stack in stacks_of(exact)):
+        batch = {**batch, "use_cache": False}  # nothing is generated: a cache would only round what it keeps
     quantised, levels = _quantised(exact, batch)
     with over_steps(exact) as trains:
         output, steps, settled = quantised, 0, False

@@ -14,12 +14,12 @@ from spikelm.measure.trained_model import audit_rows
 from spikelm.spiking import calibrate
 from spikelm.spiking.calibrate import elastic_neurons
 from spikelm.spiking.settle import settle
-from spikelm.training.devices.ranks import on_device
+from spikelm.training.devices.ranks import on_device, summed
 from spikelm.training.stage import Stage
 
 
 def set_amplitudes(stage: Stage, config: Config) -> int:
-    """Set the amplitudes on the first training batches, without dropout; the rows that were seen."""
+    """Set the amplitudes on the first training batches, without dropout; the rows that all devices have seen."""
     model = stage.module.model
     if not elastic_neurons(model):
         return 0
@@ -30,7 +30,7 @@ def set_amplitudes(stage: Stage, config: Config) -> int:
         rows += len(batch["input_ids"])
         batches.append({name: batch[name] for name in inputs})
     calibrate(model, batches)
-    return rows
+    return int(summed(torch.tensor(float(rows), dtype=torch.float64, device=model.device)))
 
 
 def describe(stage: Stage, config: Config, samples: Sequence[Batch], rows: int, device: torch.device) -> Conversion:

@@ -52,6 +52,17 @@ def test_what_is_written_is_what_is_read() -> None:
     assert record["schema"] == again.version == 2
 
 
+def test_records_from_before_conversions_are_read() -> None:
+    record = json.loads(json.dumps(made_up().to_record()))
+    for key in ("checksum", "converted", "conversion"):
+        del record[key]
+    del record["config"]["convert"]
+    result = read_result({**record, "checksum": digest(record)})
+    assert result.conversion is None
+    assert result.needs == {}
+    assert result.config.convert.mode == "none"
+
+
 def test_what_was_changed_or_is_of_another_version_is_said() -> None:
     record = json.loads(json.dumps(made_up().to_record()))
     with pytest.raises(ValueError, match="does not match its checksum"):
