@@ -283,9 +283,8 @@ def _cost_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
         rows["time by earlier runs"] = duration(3600 * planned.plan.earlier_hours)
     if cost.running_gb is not None and cost.finished_gb is not None:
         kept = f"{KEPT_CHECKPOINTS} checkpoints, and a third while it is written"
-        rows["disk"] = (
-            f"{gigabytes(cost.running_gb)} while it trains ({kept}), {gigabytes(cost.finished_gb)} afterwards"
-        )
+        training = "" if config.only_converts else f"{gigabytes(cost.running_gb)} while it trains ({kept}), "
+        rows["disk"] = f"{training}{gigabytes(cost.finished_gb)} afterwards"
     else:
         rows["disk"] = NOT_ESTIMATED
     if first.count:

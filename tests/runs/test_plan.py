@@ -239,5 +239,6 @@ def test_a_conversion_trains_nothing_and_needs_the_plain_model(capsys: pytest.Ca
     assert "BERT with residual T=1 k=2, converted with rotation" in said
     assert "no training; at most 256 rows set the amplitudes, behind a rotation (hadamard)" in said
     assert "none: it is not trained" in said
+    assert "while it trains" not in said
     first = plan_run(load_config(["task=glue/sst2", "neuron=residual", "convert=first"]))
     assert [need.role for need in first.needs] == ["converted"]
