@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -80,6 +82,9 @@ class Neuron(nn.Module):
 
     def fit_to(self, features: int) -> None:
         """Called once by spikify with the size of the last axis; a neuron with one value per channel makes it here."""
+
+    def read_by(self, linears: Sequence[nn.Module]) -> None:
+        """Called once by spikify with the linears that read its spikes, where it sits in front of some."""
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

@@ -90,6 +90,7 @@ LOOKS: dict[str, dict[int, Look]] = {
     "SpikingBrain's code": {1: Look("#00695C", "#4DB6AC", "*")},
     "SpikeLLM's code": {1: Look("#1B5E20", "#66BB6A", "p")},
     "SpikeZIP's code": {1: Look("#3D8B7A", "#8FD3C4", "8")},
+    "Sorbet-BERT": {1: Look("#558B2F", "#AED581", "X")},
     "Phase coding": {1: Look("#6B8E00", "#C6D65A", "s")},
     "ELMo": {1: Look("#3F6B12", "#8CC63F", "8")},
     "GPT-2": {1: Look("#1E5949", "#4E9E88", "P")},

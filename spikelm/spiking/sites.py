@@ -234,3 +234,13 @@ def features(host: nn.Module, site: Site) -> int:
     shape = linear.weight.shape if isinstance(linear, nn.Linear) else linear.weight.shape[::-1]
     size = int(shape[1] if site.at == "input" else shape[0])
     return size if site.part is None else size // site.part[1]
+
+
+def readers(block: Any, site: Site) -> list[nn.Module]:
+    """The linears that read the spikes of an input; none behind an output, which attention reads."""
+    if site.at == "output":
+        return []
+    if site.readers:
+        return [block.get_submodule(path) for path in site.readers]
+    host = block.get_submodule(site.path)
+    return [host] if getattr(host, "weight", None) is not None else []

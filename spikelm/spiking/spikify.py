@@ -32,7 +32,7 @@ from spikelm.spiking.rotation import Rotation, attach_rotations, refuse_rotation
 from spikelm.spiking.saved.dropout import keep_bits
 from spikelm.spiking.saved.linear import keep_spikes
 from spikelm.spiking.saved.sdpa import keep_less
-from spikelm.spiking.sites import HIDDEN, Site, features, stacks_of
+from spikelm.spiking.sites import HIDDEN, Site, features, readers, stacks_of
 from spikelm.spiking.variants import POOLER, alter, linears_of, sites_of
 from spikelm.weights import WeightQuantizer, quantize_weights, quantized
 
@@ -273,6 +273,7 @@ def _attach_neurons(model: Any, conversion: Conversion) -> None:
 def _attach_neuron(block: Any, site: Site, neuron: Neuron, aligned: bool) -> None:
     host = block.get_submodule(site.path)
     neuron.fit_to(features(host, site))
+    neuron.read_by(readers(block, site))
     host.add_module(site.child, neuron)
     # Hooks find their neuron on the module they are called with: copies of a model stay independent.
     if site.source and site.at == "input":

@@ -36,6 +36,7 @@ FIELD |= {"quant4_bert": (77.4, 0.0138), "spikelm_t4_symmetric": (75.6, 0.0222),
 FIELD |= {"spikelm_residual_d3": (77.6, 0.0178), "residual_token_d3": (77.7, 0.0188), "place_bert": (77.5, 0.0192)}
 FIELD |= {"ilif_bert": (52.0, 0.0031), "ilif_bert_signed": (66.0, 0.0061), "spikingbrain_bert": (77.8, 0.0172)}
 FIELD |= {"spikellm_bert": (77.6, 0.0181), "spikezip_bert": (77.1, 0.0205), "phase_bert": (77.9, 0.0431)}
+FIELD |= {"sorbet_bert": (61.0, 0.0094)}
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from spikelm.neurons.amplitude import AmplitudeNeuron
 from spikelm.neurons.kernels.precision import wide
@@ -59,10 +60,11 @@ def bursts(codes: Tensor, bits: int, steps: int) -> Tensor:
 class GIF(AmplitudeNeuron):
     """Q_n(x) on channels of low saliency, Q_{n + extra}(x) on salient ones, both scaled by the whole token (`affine`).
 
-    Saliency is the mean of x^2 over the tokens of the first training batch, over all ranks, one value per channel; the
-    `low_share` of the channels with the smallest are low. SpikeLLM takes (x W^T W) x instead, with the weight W behind
-    the neuron, and averages it over calibration sequences: a neuron here does not see that weight. Where the last axis
-    has no fixed size, no channel is salient. alpha stays 1 and is not read; alpha_ready says that the mask is set.
+    Saliency is one value per channel, the mean over the tokens of the first training batch, over all ranks; the
+    `low_share` of the channels with the smallest are low. saliency=weights is SpikeLLM's (x W^T W) x, with the weights
+    W of the linears behind the neuron, which spikify tells it; saliency=input is x^2, as is everything that no linear
+    reads: keys and values, where SpikeLLM takes the other operand of the product for W. Where the last axis has no
+    fixed size, no channel is salient. alpha stays 1 and is not read; alpha_ready says that the mask is set.
     """
 
     per_token = True
@@ -75,15 +77,21 @@ class GIF(AmplitudeNeuron):
         width: Annotated[int, Rule(whole=True, least=2, most=8)] = 4,
         extra: Annotated[int, Rule(whole=True, least=1, most=2)] = 1,
         low_share: Annotated[float, Rule(least=0, most=1)] = 0.9,
+        saliency: Literal["weights", "input"] = "weights",
     ) -> None:
         super().__init__(T, memory, elastic=True, learnable=False)
         self.width = width
         self.extra = extra
         self.low_share = low_share
+        self.by_weights = saliency == "weights"
+        self.linears: tuple[nn.Module, ...] = ()
         self.register_buffer("salient", None)
 
     def fit_to(self, features: int) -> None:
         self.salient = torch.zeros(features, dtype=torch.bool, device=self.alpha.device)
+
+    def read_by(self, linears: Sequence[nn.Module]) -> None:
+        self.linears = tuple(linears)  # a tuple: they are no parts of the neuron
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -128,11 +136,19 @@ class GIF(AmplitudeNeuron):
         """Set the mask (alpha has no part in this neuron)."""
         if not self._splits(x):
             return
-        squares = x.flatten(0, -2).double().square()
-        seen = torch.cat([squares.sum(0), squares.new_full((1,), len(squares))])
+        tokens = x.flatten(0, -2).double()
+        saliency = tokens * (tokens @ self._gram(tokens) if self.by_weights and self.linears else tokens)
+        seen = torch.cat([saliency.sum(0), saliency.new_full((1,), len(saliency))])
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             dist.all_reduce(seen)
         self._mask().copy_(salient_channels(seen[:-1] / seen[-1], self.low_share))
+
+    def _gram(self, like: Tensor) -> Tensor:
+        """W^T W of all linears that read the spikes."""
+        weights = [linear.weight.detach().to(like.dtype) for linear in self.linears]  # type: ignore[union-attr, operator]
+        by_rows = [w if w.shape[1] == like.shape[-1] else w.t() for w in weights]  # GPT-2 has them the other way round
+        stacked = torch.cat(by_rows)
+        return stacked.t() @ stacked
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, width={self.width}, extra={self.extra}, low_share={self.low_share}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from golden import assert_unfolds, golden, needs_golden
-from torch import Tensor
+from torch import Tensor, nn
 
 from spikelm.errors import SpikeLMError
 from spikelm.neurons.unfolding.gif import GIF, affine, bursts, salient_channels
@@ -36,6 +36,24 @@ def test_codes_scales_and_mask_are_the_released_ones(tag: str, extra: int, low_s
     assert torch.equal(codes, g[f"{tag}.high_int"])
     salient = salient_channels(g[f"{tag}.saliency_mean"].mean((0, 1)), low_share)
     assert torch.equal(~salient, g[f"{tag}.mask_low"].flatten().bool())
+
+
+@needs_golden
+@pytest.mark.parametrize(("tag", "extra", "low_share"), TAGS)
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_mask_by_the_weights_behind_is_the_released_one(tag: str, extra: int, low_share: float, parts: int) -> None:
+    g = golden("spikellm_gif")
+    neuron = GIF(1, extra=extra, low_share=low_share)  # type: ignore[arg-type]
+    neuron.fit_to(8)
+    linears = []
+    for weight in g["weight"].chunk(parts):
+        linears.append(nn.Linear(8, len(weight)))
+        linears[-1].weight.data = weight
+    neuron.read_by(linears)
+    neuron(g["calib"].transpose(0, 1))
+    assert neuron.salient is not None
+    assert torch.equal(~neuron.salient, g[f"{tag}.mask_low"].flatten().bool())
+    assert not list(neuron.parameters()), "the linears are no parts of the neuron"
 
 
 @needs_golden
