@@ -60,7 +60,7 @@ FIELD = {
     "spikelm_residual_d2": {"steps": 2, "k": 2.5, "scale": "layer"},
     "spikelm_residual_d3": {"steps": 3, "k": 4.0, "scale": "layer"},
     "residual_token_d3": {"steps": 3, "scale": "token"},
-    "spikelm_t4_symmetric": {"reset": "normalized", "k": 2.0},
+    "spikelm_t4_symmetric": {"reset": "normalized", "k": 2.4},
     "quant_ter_bert": {"levels": 3},
     "quant2_bert": {"levels": 4},
     "quant3_bert": {"levels": 8},

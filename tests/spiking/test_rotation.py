@@ -155,7 +155,7 @@ def test_a_few_levels_lose_less_behind_a_rotation_where_one_channel_is_large(sma
         copy.load_state_dict(state)
         copy = spikify(copy, "residual", T=1, steps=3, scale="token", rotation=rotation)  # type: ignore[arg-type]
         errors[rotation] = float((copy.bert(ids).last_hidden_state - expected).norm() / expected.norm())  # type: ignore[operator]
-    assert errors["hadamard"] < 0.7 * errors["none"]
+    assert errors["hadamard"] < 0.8 * errors["none"]
 
 
 def test_gradients_come_through_and_amplitudes_are_set(small: Any, batch: dict[str, Tensor]) -> None:
