@@ -59,10 +59,13 @@ class SpikeLinear(nn.Module):
             return F.linear(levels, self.weight, self.bias)
         T, rows, inputs = levels.shape
         flat = levels.view(T * rows, inputs)
-        product = torch._int_mm(flat.to(torch.int8), self.weight.t()) if self.int8 else flat @ self.weight.t()
+        if self.int8:
+            product = torch._int_mm(flat.to(torch.int8), self.weight.t())
+        else:
+            product = flat.to(self.weight.dtype) @ self.weight.t()
         scales = [scale for scale in (self.scale, step) if scale is not None]
         scaled = product.view(T, rows, -1) * scales[0] if len(scales) == 2 else product.view(T, rows, -1)
-        return torch.addcmul(self.bias, scaled, scales[-1])
+        return torch.addcmul(self.bias, scaled, scales[-1].to(self.bias.dtype))
 
     def extra_repr(self) -> str:
         outputs, inputs = self.weight.shape

@@ -33,7 +33,7 @@ class SiteError:
     site: str
     cosine: float | None
     relative_error: float | None
-    saturated: float | None  # share of the values that are larger than it can give; None: it has no end
+    saturated: float | None  # share of the values beyond the lowest and highest it can give; None: it has no end
 
 
 @dataclass
@@ -78,10 +78,11 @@ class _Saturation:
         self._values = 0
 
     def add(self, x: Tensor, neuron: Neuron, tokens: Tensor | None) -> None:
-        reach = neuron.reach(x)
-        if reach is None:
+        limits = neuron.limits(x)
+        if limits is None:
             return
-        beyond = x.abs() > reach * (1 + torch.finfo(x.dtype).eps)  # a token's largest value is no more than rounded
+        lowest, highest = (limit * (1 + torch.finfo(x.dtype).eps) for limit in limits)  # what is only rounded is inside
+        beyond = (x < lowest) | (x > highest)
         if tokens is not None:
             beyond = beyond[:, tokens]
         self._beyond = beyond.sum() if self._beyond is None else self._beyond + beyond.sum()
@@ -152,8 +153,9 @@ def conversion_errors(
 
 
 def run_time_additions(model: nn.Module) -> int:
-    """Additions and subtractions of the rotations at run time, for one token in every block."""
-    return sum(rotation.additions for rotation in rotations(model))
+    """Additions and subtractions of the rotations at run time, for one token in every block and at all time steps."""
+    T = next((neuron.T for neuron in neurons(model)), 1)
+    return T * sum(rotation.additions for rotation in rotations(model))
 
 
 @contextmanager

@@ -24,6 +24,7 @@ FLOAT, HALF, BYTE = 4, 2, 1
 MASKED = 0.15  # of the tokens, whose logits a pretraining on masked words computes
 #: neurons that keep packed levels and masks for the backward; any other keeps its input and its output
 CODES = "spikelm.neurons.unfolding."
+STEPS_IN_A_BYTE = 5  # of balanced ternary: numbers up to 121, and one more
 LARGEST_IN_A_BYTE = 6  # bits of a magnitude: one value more at each end says what is out of range
 PACKING = ("spikelm.neurons.bispike.BiSpike", "spikelm.neurons.lif.LIF")
 #: maps that the losses on one layer's maps, scores and relations keep, counted on the fake device of tests/accelerator
@@ -65,7 +66,7 @@ def _teacher(config: Config) -> bool:
     return config.task.kind == "general" or (config.distills and config.distill.imitates)
 
 
-def _code_bytes(neuron: NeuronSpec) -> int:
+def _code_bytes(neuron: NeuronSpec, T: int) -> int:
     """Bytes that a neuron and the linear behind it keep of a value as a whole number; 0: they keep no such numbers.
 
     A step that learns needs the value itself as well.
@@ -74,8 +75,10 @@ def _code_bytes(neuron: NeuronSpec) -> int:
     if name in ("stbif.STBIF", "levels.Levels"):
         return BYTE + FLOAT
     if name == "residual.Residual" and settings.get("heights") == "ratio" and settings.get("divisor") == 3:
-        return BYTE + (FLOAT if settings.get("alpha") == "learnable" else 0)
-    if name == "ilif.ILIF" and settings.get("half") == "even" and not settings.get("normalized"):
+        number = BYTE if settings.get("steps", 2) <= STEPS_IN_A_BYTE else 2 * BYTE
+        return number + (FLOAT if settings.get("alpha") == "learnable" else 0)
+    without_membrane = T == 1 or not settings.get("beta")
+    if name == "ilif.ILIF" and settings.get("half") == "even" and not settings.get("normalized") and without_membrane:
         return BYTE
     width = {"place.Place": settings.get("width"), "phase.Phase": settings.get("steps")}.get(name)
     if width is None or settings.get("learnable"):
@@ -171,7 +174,7 @@ class _Model:
         if neuron.target in PACKING:
             membranes = FLOAT if neuron.arguments.get("alpha") == "learnable" else 0
             return values * (self.packed_bytes() + membranes)
-        if kept := _code_bytes(neuron):
+        if kept := _code_bytes(neuron, self.config.time_steps):
             return values * kept
         if _autocast(self.config):  # each linear keeps a copy of its own
             copies = n * (3 + 1) + sum(queries + 2 * keys for queries, keys in attentions[1:])

@@ -7,6 +7,7 @@ are looked at in the same way, and only if they add up to what it gave are the p
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from spikelm.neurons import Neuron
 from spikelm.operators import Operator, ScoreOperator
 from spikelm.operators.operator import Arithmetic, all_powers
+from spikelm.spiking.kv_cache import StoredCode
 
 #: backend operations that multiply two matrices, and where their operands are
 _OPERANDS = {
@@ -121,10 +123,14 @@ def unfolded_rate(neuron: Neuron, x: Tensor, output: Tensor) -> float | None:
     Each virtual step must hold {-a, 0, a} only, a for each time step (or token, where the neuron says so), and the
     steps must add up to the output.
     """
-    steps = neuron.unfold(x)
+    return steps_rate(neuron.unfold(x), output, neuron.per_token)
+
+
+def steps_rate(steps: Tensor, output: Tensor, per_token: bool) -> float | None:
+    """Spikes per value of an output (T, ...) that is the sum of virtual steps (V, T, ...); None if it is not."""
     if steps.shape[1:] != output.shape:
         return None
-    size = steps.abs() if neuron.per_token else steps.abs().flatten(2)
+    size = steps.abs() if per_token else steps.abs().flatten(2)
     high = size.amax(-1, keepdim=True)
     one_height = torch.isfinite(high).all() & ((size == 0) | (size >= high * (1 - _TOLERANCE))).all()
     largest = output.abs().amax().clamp_min(torch.finfo(output.dtype).tiny)
@@ -172,6 +178,7 @@ class MatmulWatch(TorchDispatchMode):
         self.weights = WeakTensorKeyDictionary(dict.fromkeys((*model.parameters(), *model.buffers())))
         self.softmaxes = WeakTensorKeyDictionary()
         self.codes = WeakTensorKeyDictionary()  # what a neuron gave that unfolds -> its spikes per value
+        self.joined = WeakTensorKeyDictionary()  # codes beside other values -> (first channel, channels, rate) of each
 
     def fired(self, neuron: Any, args: tuple, output: Tensor) -> None:
         """Look at the spikes of which a neuron's output is the sum; a forward hook of neurons that unfold."""
@@ -220,18 +227,23 @@ class MatmulWatch(TorchDispatchMode):
         outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
         if inputs and all(tensor in self.weights for tensor in inputs):
             self.weights.update(dict.fromkeys(outputs))
-        self._follow_codes(func, name, inputs, outputs)
+        if func._schema.is_mutable:
+            self._forget_written(func, args, kwargs)
+        else:
+            self._follow_codes(func, name, inputs, outputs)
         copied = (func.is_view or name in _COPIES) and inputs[0] in self.softmaxes
         if name in ("_softmax", "_safe_softmax") or copied:
             self.softmaxes.update(dict.fromkeys(outputs))
 
     def _follow_codes(self, func: Any, name: str, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        for tensor in inputs:
+            self._look_into_cache(tensor)
+        if func.is_view and inputs[0] in self.joined:
+            self._take_apart(inputs[0], outputs)
         codes = [tensor for tensor in inputs if tensor in self.codes]
         if not codes:
             return
-        if func._schema.is_mutable:  # written to: no longer what the neuron gave
-            self.codes.pop(inputs[0], None)
-        elif (
+        if (
             func.is_view
             or name in _COPIES
             or (name in ("mul", "div") and inputs[0] is codes[0] and all(other.dim() == 0 for other in inputs[1:]))
@@ -240,6 +252,37 @@ class MatmulWatch(TorchDispatchMode):
         elif name == "cat" and len(codes) == len(inputs):  # of past and new tokens
             values = sum(tensor.numel() for tensor in codes)
             self.codes[outputs[0]] = sum(self.codes[tensor] * tensor.numel() for tensor in codes) / max(values, 1)
+        elif name == "cat" and sum(tensor.shape[-1] for tensor in inputs) == outputs[0].shape[-1]:
+            first = itertools.accumulate((tensor.shape[-1] for tensor in inputs), initial=0)
+            self.joined[outputs[0]] = [
+                (at, x.shape[-1], self.codes.get(x)) for at, x in zip(first, inputs, strict=False)
+            ]
+
+    def _forget_written(self, func: Any, args: tuple, kwargs: dict) -> None:
+        """What was written to, maybe through a view, is no longer what a neuron gave."""
+        named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
+        writes = (argument.name for argument in func._schema.arguments if argument.is_write)
+        changed = [leaf for leaf in tree_leaves([named.get(name) for name in writes]) if isinstance(leaf, Tensor)]
+        storages = {tensor.untyped_storage().data_ptr() for tensor in changed}
+        for tensor in [tensor for tensor in self.codes if tensor.untyped_storage().data_ptr() in storages]:
+            self.codes.pop(tensor)
+
+    def _look_into_cache(self, tensor: Tensor) -> None:
+        """Whole numbers that were read back from a cache are looked at as their neuron writes them."""
+        stored = getattr(tensor, "stored", None)
+        if isinstance(stored, StoredCode) and tensor not in self.codes:
+            rate = steps_rate(stored.written(), tensor, stored.neuron.per_token)
+            if rate is not None:
+                self.codes[tensor] = rate
+
+    def _take_apart(self, whole: Tensor, parts: list[Tensor]) -> None:
+        """A view of just one of the parts that were put side by side is that part again (GPT-2's q, k and v)."""
+        for part in parts:
+            at = part.storage_offset() - whole.storage_offset()
+            for first, channels, rate in self.joined[whole]:
+                same = part.dim() == whole.dim() and part.shape[:-1] == whole.shape[:-1]
+                if rate is not None and same and (at, part.shape[-1]) == (first, channels):
+                    self.codes[part] = rate
 
     def _attention(self, op: str, query: Tensor, key: Tensor, value: Tensor) -> None:
         """Fused attention is two matmuls; the weights between them never leave the kernel and are real."""

@@ -40,6 +40,11 @@ class AmplitudeNeuron(Neuron):
         self.alpha_ready.fill_(not self.elastic)
         self._ready = not self.elastic
 
+    @torch.no_grad()
+    def forget(self) -> None:
+        """Back to the state before any batch was seen, for what data sets; what is learned beside alpha stays."""
+        AmplitudeNeuron.reset_parameters(self)
+
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._ready = None

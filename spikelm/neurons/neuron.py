@@ -63,10 +63,13 @@ class Neuron(nn.Module):
         """Whether its output is a sum of several spikes."""
         return type(self).unfold is not Neuron.unfold
 
-    def reach(self, x: Tensor) -> Tensor | None:
-        """The largest magnitude it can give for each value of x, in a shape that goes with x; None: it has no end."""
+    def limits(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The lowest and highest value it can give for each value of x, in shapes that go with x; None: no end."""
         heights = self.heights(x)
-        return None if heights is None else heights.view(-1, *[1] * (x.dim() - 1))
+        if heights is None:
+            return None
+        highest = heights.view(-1, *[1] * (x.dim() - 1))
+        return -highest, highest
 
     def coding(self, x: Tensor) -> tuple[Tensor, torch.dtype] | None:
         """(S, type) where its output for x is n S with whole numbers n of that type; None: it is to be kept as it is.

@@ -66,7 +66,7 @@ def average_amplitudes(model: nn.Module, batches: Iterable[AnyBatch], forward: C
     seen = 0
     for seen, batch in enumerate(batches, start=1):  # noqa: B007 (used below)
         for neuron in elastic:
-            neuron.reset_parameters()
+            neuron.forget()
         forward(batch)
         for total, neuron in zip(sums, elastic, strict=True):
             total += neuron.alpha

@@ -35,15 +35,33 @@ def marked_spikes(neuron: Neuron, x: Tensor) -> Tensor:
     """Spikes of x (T*B, ...) that carry their origin, as do their views: whoever packs them need not look at them."""
     steps = x.unflatten(0, (neuron.T, -1))
     spikes = neuron(steps)
-    root = spikes if spikes._base is None else spikes._base
-    root.origin = Origin(neuron, neuron.coding(steps))  # type: ignore[attr-defined]
+    _root(spikes).origin = Origin(neuron, neuron.coding(steps))  # type: ignore[attr-defined]
     return spikes.flatten(0, 1)
+
+
+def marked_part(neuron: Neuron, x: Tensor, index: int, count: int) -> Tensor:
+    """x (..., count * d) with spikes in place of the i-th part of its last axis; they carry their origin, too."""
+    parts = list(x.chunk(count, dim=-1))
+    spikes = marked_spikes(neuron, parts[index])
+    parts[index] = spikes
+    joined = torch.cat(parts, dim=-1)
+    known = {**getattr(x, "part_origins", {}), index: origin_of(spikes)}
+    joined.part_origins, joined.parts = known, count  # type: ignore[attr-defined]
+    return joined
 
 
 def origin_of(x: Tensor) -> Origin | None:
     """The origin that spikes, or a view of them, are marked with; None for any other tensor."""
-    origin: Origin | None = getattr(x if x._base is None else x._base, "origin", None)
+    root: Any = _root(x)
+    known: dict[int, Origin | None] | None = getattr(root, "part_origins", None)
+    if known is not None:  # spikes beside other values: the first channel of a view tells which
+        return known.get(x.storage_offset() % root.shape[-1] // (root.shape[-1] // root.parts))
+    origin: Origin | None = getattr(root, "origin", None)
     return origin
+
+
+def _root(x: Tensor) -> Tensor:
+    return x if x._base is None else x._base
 
 
 def fold(base: Any, stack: Stack, T: int, aligned: bool) -> None:

@@ -15,6 +15,7 @@ kept as floats from then on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from torch.nn import functional as F
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
 
 from spikelm.errors import ConfigError
+from spikelm.neurons import Neuron
 from spikelm.spiking.conversion import conversion_of
 from spikelm.spiking.folding import origin_of
 
@@ -73,6 +75,21 @@ def _constants(dtype: torch.dtype, word: torch.dtype, device: torch.device) -> t
         return (4.0 ** torch.arange(4, device=device)).to(dtype), shifts.to(word)[:, None], mask
 
 
+@dataclass(frozen=True)
+class StoredCode:
+    """What whole numbers in a cache stand for; the tensor that is read back carries it as its attribute `stored`."""
+
+    neuron: Neuron
+    numbers: Tensor
+    steps: Tensor
+
+    def written(self) -> Tensor:
+        """The spikes of each virtual step, as the neuron writes its numbers."""
+        write: Any = self.neuron.write  # type: ignore[union-attr]
+        spikes: Tensor = write(self.numbers.to(self.steps.dtype)) * self.steps
+        return spikes
+
+
 class SpikeStore:
     """Keys or values of one layer, (T*B, heads, n, d) in and out, packed as long as they are spikes."""
 
@@ -85,6 +102,7 @@ class SpikeStore:
         self.data: Tensor | None = None  # (T, B, heads, n, bytes), or (T, B, heads, n, d) of whole numbers or floats
         self.amplitude: Tensor | None = None  # (T,) of packed spikes
         self.steps: Tensor | None = None  # of whole numbers: (T, 1, 1, 1, 1), or (T, B, 1, n, 1) of each token
+        self.neuron: Neuron | None = None  # whose whole numbers they are
         self.width = 0
         self.by_token = False  # whether each token has a step of its own
         self.stated = False  # whether the neuron said the amplitudes, which it then says of all tokens
@@ -100,8 +118,8 @@ class SpikeStore:
         self.by_token = bool(origin and origin.neuron.per_token)
         if self.data is None:
             self.width, self.dtype = x.shape[-1], x.dtype
-            if coded is not None:
-                self.data, self.steps = coded
+            if coded is not None and origin is not None:
+                (self.data, self.steps), self.neuron = coded, origin.neuron
                 return
             heights = origin.neuron.heights(new) if origin else None
             self.stated = heights is not None
@@ -143,7 +161,10 @@ class SpikeStore:
     def _values(self) -> Tensor:
         assert self.data is not None
         if self.steps is not None:
-            return self.data.to(self.steps.dtype).mul_(self.steps).to(self.dtype)
+            values = self.data.to(self.steps.dtype).mul_(self.steps).to(self.dtype)
+            if self.neuron is not None:
+                values.stored = StoredCode(self.neuron, self.data, self.steps)  # type: ignore[attr-defined]
+            return values
         return self.data if self.amplitude is None else unpack(self.data, self.amplitude, self.width)
 
     def change(self, change: Callable[[Tensor], Tensor]) -> None:

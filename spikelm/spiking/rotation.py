@@ -100,7 +100,7 @@ def rotate_weights(model: Any, seed: int) -> None:
                 for reader in site.readers:
                     _fold_input(block.get_submodule(reader), turn)
         for heads in stack.heads:
-            _turn_heads(block, heads, _head_size(model.config), generator)
+            _turn_heads(block, heads, _head_size(model.config, stack.cached), generator)
 
 
 def refuse_rotation(model: Any) -> None:
@@ -110,7 +110,7 @@ def refuse_rotation(model: Any) -> None:
             f"{type(model).__name__} cannot be rotated: something stands between its keys, values and what reads them",
             "rotation=none",
         )
-    if _head_size(model.config) % SMALLEST:
+    if any(_head_size(model.config, decoder) % SMALLEST for decoder in (False, True)):
         raise ConfigError("heads of an odd size cannot be rotated", "rotation=none")
 
 
@@ -125,8 +125,10 @@ def _blocks(model: Any) -> Iterator[tuple[Stack, Any]]:
             yield stack, block
 
 
-def _head_size(config: Any) -> int:
-    return int(config.hidden_size // config.num_attention_heads)
+def _head_size(config: Any, decoder: bool = False) -> int:
+    """Channels of a head; a decoder may have other heads than its encoder."""
+    own = getattr(config, "decoder_attention_heads", None) if decoder else None
+    return int(config.hidden_size // (own or config.num_attention_heads))
 
 
 def _turn_heads(block: Any, heads: Heads, size: int, generator: torch.Generator) -> None:

@@ -20,8 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from spikelm.errors import ConfigError
-from spikelm.neurons.amplitude import ALPHA_FLOOR
-from spikelm.neurons.unfolding.stbif import STBIF
+from spikelm.neurons.unfolding.stbif import STBIF, st_bif_step
 from spikelm.spiking.sites import stacks_of
 from spikelm.spiking.spikify import neurons
 
@@ -38,11 +37,10 @@ class Settled:
     difference: float  # the largest of the model's output
 
 
-class Train:
+class SpikeTrain:
     """One neuron over the steps: it reads the sum of its input so far and gives the sum of its spikes so far.
 
-    q = 1/2 and A = 0 at first; q += (X_t - X_{t-1}) / s; z = 1 if q >= 1 and A < hi, -1 if q < 0 and A > lo, else 0;
-    q -= z; A += z. The output is s A.
+    At step t it integrates (X_t - X_{t-1}) / s as `spike_train` says; the output is s A.
     """
 
     def __init__(self, neuron: STBIF) -> None:
@@ -54,28 +52,22 @@ class Train:
         self._before: Tensor | None = None  # X_{t-1}
 
     def __call__(self, x: Tensor) -> Tensor:
-        s = self.neuron.alpha.detach().to(x.dtype).clamp_min(ALPHA_FLOOR).view(-1, *[1] * (x.dim() - 1))
-        lo, hi = self.neuron.bounds
+        s = self.neuron.step(x)
         if self._membrane is None or self.tracer is None or self._before is None:
-            self._membrane, self.tracer, self._before = (
-                torch.full_like(x, 0.5),
-                torch.zeros_like(x),
-                torch.zeros_like(x),
-            )
-        membrane = self._membrane + (x - self._before) / s
-        up = (membrane >= 1) & (self.tracer < hi)
-        down = (membrane < 0) & (self.tracer > lo)
-        spikes = up.to(x.dtype) - down.to(x.dtype)
-        self.fired = up | down
+            zero = torch.zeros_like(x)
+            self._membrane, self.tracer, self._before = zero + 0.5, zero, zero
+        change = (x - self._before) / s
+        spikes, self._membrane, self.tracer = st_bif_step(change, self._membrane, self.tracer, *self.neuron.bounds)
+        self.fired = spikes != 0
         self.spikes = self.spikes.to(x.device) + self.fired.sum()
-        self._membrane, self.tracer, self._before = membrane - spikes, self.tracer + spikes, x
+        self._before = x
         return self.tracer * s
 
 
 @contextmanager
-def over_steps(model: nn.Module) -> Iterator[list[Train]]:
+def over_steps(model: nn.Module) -> Iterator[list[SpikeTrain]]:
     """Inside, each call of the model is one more step of its ST-BIF neurons."""
-    trains = [Train(neuron) for neuron in neurons(model) if isinstance(neuron, STBIF)]
+    trains = [SpikeTrain(neuron) for neuron in neurons(model) if isinstance(neuron, STBIF)]
     if not trains:
         raise ConfigError("only ST-BIF neurons settle, and the model has none", "neuron=stbif")
     for train in trains:
@@ -138,8 +130,7 @@ def _quantised(model: Any, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, 
     levels: dict[str, Tensor] = {}
 
     def keep(neuron: Any, args: tuple, output: Tensor) -> None:
-        s = neuron.alpha.to(output.dtype).clamp_min(ALPHA_FLOOR).view(-1, *[1] * (output.dim() - 1))
-        levels[neuron.site] = (output / s).round()
+        levels[neuron.site] = (output / neuron.step(output)).round()
 
     hooks = [neuron.register_forward_hook(keep) for neuron in neurons(model) if isinstance(neuron, STBIF)]
     try:
@@ -149,10 +140,10 @@ def _quantised(model: Any, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, 
             hook.remove()
 
 
-def _any(train: Train) -> Tensor:
+def _any(train: SpikeTrain) -> Tensor:
     return torch.zeros((), dtype=torch.bool) if train.fired is None else train.fired.any()
 
 
-def _tracer(train: Train) -> Tensor:
+def _tracer(train: SpikeTrain) -> Tensor:
     assert train.tracer is not None, "only neurons that were called are asked"
     return train.tracer

@@ -25,7 +25,7 @@ from spikelm.errors import CheckpointError, ConfigError
 from spikelm.neurons import Neuron, build_neuron
 from spikelm.operators import Operator
 from spikelm.spiking.conversion import Conversion, conversion_of
-from spikelm.spiking.folding import fold, marked_spikes, over_time, source_steps, spread
+from spikelm.spiking.folding import fold, marked_part, marked_spikes, over_time, source_steps, spread
 from spikelm.spiking.kv_cache import prepare_cache, spike_cache
 from spikelm.spiking.operators import refuse_operators, replace_operators
 from spikelm.spiking.rotation import Rotation, attach_rotations, refuse_rotation, rotate_weights
@@ -320,6 +320,8 @@ def _spike_output(site: Site, module: Any, args: tuple, output: Tensor) -> Tenso
     if site.part is None:
         return over_time(neuron, output) if torch.is_grad_enabled() else marked_spikes(neuron, output)  # may be cached
     index, count = site.part
+    if not torch.is_grad_enabled():
+        return marked_part(neuron, output, index, count)
     parts = list(output.chunk(count, dim=-1))
     parts[index] = over_time(neuron, parts[index])
     return torch.cat(parts, dim=-1)

@@ -20,7 +20,7 @@ def forget_amplitudes(model: nn.Module) -> None:
     """The next batch in train mode sets the amplitudes anew; learnable ones stay what they have learned."""
     for neuron in elastic_neurons(model):
         if not neuron.learnable:
-            neuron.reset_parameters()
+            neuron.forget()
 
 
 def amplitudes_follow(model: nn.Module) -> bool:

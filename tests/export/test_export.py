@@ -170,6 +170,12 @@ def test_numbers_that_do_not_fit_a_byte_are_refused_in_int8(name: str, said: str
         export(trained(CODES[name], 1), "int8")
 
 
+@pytest.mark.parametrize("name", ["residual", "residual by token", "levels"])
+def test_a_code_is_exported_in_half_precision(name: str) -> None:
+    model = trained(CODES[name], 1).to(torch.bfloat16)
+    assert export(model)(**inputs()).logits.isfinite().all()
+
+
 def test_an_exported_code_loads_again(tmp_path: Path) -> None:
     exported = export(trained(CODES["residual"], 2), "fp32")
     exported.save_pretrained(tmp_path)

@@ -77,3 +77,15 @@ def test_a_code_that_is_changed_on_its_way_is_caught() -> None:
     assert "encoder.layer.0.output.dense" in audit(model, batch, 1).real_valued
     dense.register_forward_pre_hook(lambda module, args: (args[0].mul_(args[0]),))
     assert "encoder.layer.0.output.dense" in audit(model, batch, 1).real_valued
+
+
+def test_a_code_that_is_changed_through_a_view_is_caught() -> None:
+    model, batch = made(Residual)
+    dense: Any = model.get_submodule("encoder.layer.0.output.dense")
+
+    def noisy(module: nn.Module, args: tuple) -> tuple:
+        args[0].view(-1).add_(0.01 * torch.randn(args[0].numel()))
+        return args
+
+    dense.register_forward_pre_hook(noisy)
+    assert "encoder.layer.0.output.dense" in audit(model, batch, 1).real_valued

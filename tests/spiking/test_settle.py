@@ -14,7 +14,7 @@ from transformers import BartForConditionalGeneration, BertForSequenceClassifica
 from spikelm.errors import ConfigError
 from spikelm.neurons.unfolding.stbif import STBIF
 from spikelm.spiking import calibrate, neurons, spikify
-from spikelm.spiking.settle import Train, over_steps, settle
+from spikelm.spiking.settle import SpikeTrain, over_steps, settle
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "field" / "golden" / "stbif.safetensors"
 
@@ -39,7 +39,7 @@ def test_the_spikes_of_a_running_sum_are_the_released_ones(pieces: str, kind: st
         inputs[0] = g["x"]
     else:
         inputs[:4] = g[f"stbif_{kind}.in_seq"]
-    train = Train(neuron_with(float(g[f"quan_{kind}.s"]), kind == "sym"))
+    train = SpikeTrain(neuron_with(float(g[f"quan_{kind}.s"]), kind == "sym"))
     sums = torch.stack([train(total[None])[0] for total in inputs.double().cumsum(0)])
     spikes = torch.diff(sums, dim=0, prepend=torch.zeros_like(sums[:1]))
     torch.testing.assert_close(spikes.float(), expected, rtol=1e-6, atol=1e-6)

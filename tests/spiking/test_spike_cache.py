@@ -20,8 +20,9 @@ from transformers.cache_utils import EncoderDecoderCache
 from spikelm.config import trust
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
+from spikelm.measure.audit import audit
 from spikelm.neurons import Neuron, build_neuron
-from spikelm.spiking import neurons, spikify
+from spikelm.spiking import calibrate, neurons, spikify
 from spikelm.spiking.kv_cache import SpikeCache, SpikeLayer, amplitudes, pack, unpack
 
 BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike", {"k": 2.0})
@@ -350,3 +351,37 @@ def test_floats_after_whole_numbers_make_all_of_it_floats(small_seq2seq: Any) ->
     other = torch.randn_like(before[:, :, :2])
     layer.update(other, other)
     assert torch.equal(layer.keys, torch.cat([before, other], dim=-2))
+
+
+@pytest.mark.parametrize("name", ["residual", "residual by token", "stbif"])
+def test_numbers_of_gpt2_are_cached_in_bytes(name: str, small_gpt2: Any) -> None:
+    model = made("gpt2", None, small_gpt2, CODES[name], 2)
+    with torch.no_grad():
+        cache = model(torch.randint(4, 90, (2, 6))).past_key_values
+        model(torch.randint(4, 90, (2, 1)), past_key_values=cache)
+    assert {store.data.dtype for layer in cache.layers for store in layer.stores} == {torch.int8}
+    ids = torch.randint(4, 90, (2, 5))
+    assert torch.equal(model.generate(ids, max_length=10), model.generate(ids, max_length=10, use_cache=False))
+
+
+AUDITED = {name: CODES[name] for name in ("residual", "residual by token", "stbif", "ilif")} | {"dynamic": UNBOUNDED}
+
+
+@pytest.mark.parametrize("T", [1, 2])
+@pytest.mark.parametrize("name", AUDITED)
+def test_products_with_cached_keys_and_values_are_spike_driven(name: str, T: int, small_seq2seq: Any) -> None:
+    model: Any = spikify(BartForConditionalGeneration(small_seq2seq("bart")), AUDITED[name], T)
+    ids = torch.randint(4, 90, (2, 7))
+    calibrate(model, {"input_ids": ids})
+    report = audit(model, {"input_ids": ids}, T, generate={"max_length": 6, "do_sample": False})
+    assert report.verdict == "fully", report.real_valued
+
+
+@pytest.mark.parametrize("name", AUDITED)
+def test_a_code_beside_other_values_is_found_again(name: str, small_gpt2: Any) -> None:
+    """GPT-2 computes queries, keys and values in one product: only two thirds of what leaves it are spikes."""
+    model: Any = spikify(GPT2LMHeadModel(small_gpt2()), AUDITED[name], 1)
+    ids = torch.randint(4, 90, (2, 7))
+    calibrate(model, {"input_ids": ids})
+    assert audit(model, {"input_ids": ids}, 1).verdict == "fully"
+    assert audit(model, {"input_ids": ids}, 1, generate={"max_length": 10, "do_sample": False}).verdict == "fully"

@@ -52,8 +52,9 @@ class CodedNeuron(AmplitudeNeuron):
         return (self.write(n) * step).to(x.dtype)
 
     @torch.no_grad()
-    def reach(self, x: Tensor) -> Tensor | None:
-        return self.step(wide(x)) * self.rule.high
+    def limits(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        step = self.step(wide(x))
+        return step * self.rule.low, step * self.rule.high
 
     @torch.no_grad()
     def coding(self, x: Tensor) -> tuple[Tensor, torch.dtype] | None:

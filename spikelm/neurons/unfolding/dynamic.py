@@ -55,7 +55,7 @@ class Dynamic(CodedNeuron):
         zero = n.amin(-1, keepdim=True).clamp_max(0)
         return torch.cat([binary(n - zero), zero.expand_as(n)[None]])
 
-    def reach(self, x: Tensor) -> Tensor | None:
+    def limits(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
         return None
 
     def extra_repr(self) -> str:

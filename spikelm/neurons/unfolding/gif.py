@@ -13,7 +13,7 @@ from spikelm.neurons.amplitude import AmplitudeNeuron
 from spikelm.neurons.kernels.precision import wide
 from spikelm.rules import Rule
 
-LEAST_SCALE, MOST = 1e-5, 1e4
+LEAST_SCALE, LARGEST = 1e-5, 1e4  # of scales; zero points are not larger either
 
 
 def affine(x: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -25,8 +25,8 @@ def affine(x: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
     """
     top = 2**bits - 1
     low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
-    scale = ((high - low) / top).clamp(LEAST_SCALE, MOST)
-    zero = (-low / scale).clamp(-MOST, MOST).round()
+    scale = ((high - low) / top).clamp(LEAST_SCALE, LARGEST)
+    zero = (-low / scale).clamp(-LARGEST, LARGEST).round()
     ratio = x / scale
     rounded = ratio.detach().round() + (ratio - ratio.detach())
     return (rounded + zero).clamp(0, top), scale, zero
@@ -145,9 +145,11 @@ class GIF(AmplitudeNeuron):
 
     def _gram(self, like: Tensor) -> Tensor:
         """W^T W of all linears that read the spikes."""
-        weights = [linear.weight.detach().to(like.dtype) for linear in self.linears]  # type: ignore[union-attr, operator]
-        by_rows = [w if w.shape[1] == like.shape[-1] else w.t() for w in weights]  # GPT-2 has them the other way round
-        stacked = torch.cat(by_rows)
+        rows = []
+        for linear in self.linears:
+            weight: Tensor = linear.weight.detach().to(like.dtype)  # type: ignore[union-attr, operator, assignment]
+            rows.append(weight if isinstance(linear, nn.Linear) else weight.t())  # GPT-2's Conv1D has it transposed
+        stacked = torch.cat(rows)
         return stacked.t() @ stacked
 
     def extra_repr(self) -> str:

@@ -52,10 +52,15 @@ class ILIF(Neuron):
     @torch.no_grad()
     def unfold(self, x: Tensor) -> Tensor:
         counts, _ = integrate(wide(x), self.levels, self.beta, self.signed, self.ties)
-        return self._scaled(ternary(counts, self.levels)).to(x.dtype)
+        return self._scaled(self.write(counts)).to(x.dtype)
 
-    def reach(self, x: Tensor) -> Tensor | None:
-        return self._scaled(self._unit(x) * self.levels)
+    def limits(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        unit = self._scaled(self._unit(x))
+        return unit * self.rule.low, unit * self.rule.high
+
+    def write(self, n: Tensor) -> Tensor:
+        """A count as spikes (V, *shape) that add up to it."""
+        return ternary(n, self.levels)
 
     def coding(self, x: Tensor) -> tuple[Tensor, torch.dtype] | None:
         return self._scaled(self._unit(wide(x))), self.rule.dtype
@@ -64,7 +69,7 @@ class ILIF(Neuron):
         return x.new_ones([self.T] + [1] * (x.dim() - 1))
 
     def _scaled(self, counts: Tensor) -> Tensor:
-        return counts / self.levels if self.normalized else counts
+        return counts * (1 / self.levels) if self.normalized else counts
 
     def extra_repr(self) -> str:
         settings = f"levels={self.levels}, beta={self.beta}, signed={self.signed}, normalized={self.normalized}"

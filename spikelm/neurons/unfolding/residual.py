@@ -48,7 +48,7 @@ class Residual(CodedNeuron):
         alpha: Literal["frozen", "learnable"] = "frozen",
     ) -> None:
         self.per_token = scale == "token"
-        self.steps, self.k, self.divisor, self.share = steps, k, divisor, reach
+        self.steps, self.k, self.divisor, self.range_share = steps, k, divisor, reach
         self.from_data = heights == "data" and not self.per_token
         self.whole = divisor == 3 and not self.from_data  # balanced ternary
         super().__init__(T, memory, elastic=not self.per_token, learnable=alpha == "learnable" and not self.per_token)
@@ -80,7 +80,7 @@ class Residual(CodedNeuron):
     def step(self, x: Tensor) -> Tensor:
         """a_V of balanced ternary."""
         if self.per_token:
-            return per_token(x, self.share / self.rule.high)
+            return per_token(x, self.range_share / self.rule.high)
         self.set_from(x)
         return per_step(self.alpha, x) * 3.0 ** (1 - self.steps)
 
@@ -88,11 +88,12 @@ class Residual(CodedNeuron):
         return balanced_ternary(n, self.steps)
 
     @torch.no_grad()
-    def reach(self, x: Tensor) -> Tensor | None:
+    def limits(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
         if self.whole:
-            return super().reach(x)
+            return super().limits(x)
         first, ratios = self._code(wide(x))
-        return first * ratios.sum(0)
+        highest = first * ratios.sum(0)
+        return -highest, highest
 
     def _code(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """a_1 and all a_v / a_1, shaped to go with x (T, ...)."""
@@ -102,10 +103,10 @@ class Residual(CodedNeuron):
         if self.ratios is not None:
             ratios = self.ratios.to(x.dtype).view(self.steps, self.T, *over)
         else:
-            powers = [self.divisor**-v for v in range(self.steps)]
-            ratios = torch.tensor(powers, dtype=x.dtype, device=x.device).view(-1, 1, *over)
+            powers = [x.new_full([1] * x.dim(), self.divisor**-v) for v in range(self.steps)]
+            ratios = torch.stack(powers)
         if self.per_token:
-            return per_token(x, self.share / sum(self.divisor**-v for v in range(self.steps))), ratios
+            return per_token(x, self.range_share / sum(self.divisor**-v for v in range(self.steps))), ratios
         return per_step(self.alpha, x), ratios
 
     def find_alpha(self, x: Tensor) -> None:
@@ -145,7 +146,7 @@ class _ResidualSum(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, first: Tensor, ratios: Tensor) -> Tensor:
         y = ternary_steps(x, first, ratios).sum(0)
         total = ratios.sum(0)
-        inside = x.abs() <= first * total
+        inside = x.abs() <= first * total * (1 + torch.finfo(x.dtype).eps * len(ratios))  # a token's largest is inside
         kept = (x, y, first, total / ratios[-1]) if ctx.needs_input_grad[1] else ()
         ctx.save_for_backward(inside, *kept)
         return y

@@ -26,13 +26,17 @@ def spike_train(inputs: Tensor, s: Tensor | float, lo: int, hi: int) -> tuple[Te
     tracer = torch.zeros_like(membrane)
     spikes = torch.empty_like(inputs)
     for v, each in enumerate(inputs):
-        membrane = membrane + each / s
-        up = (membrane - 1 >= 0) & (tracer < hi)
-        down = (membrane < 0) & (tracer > lo)
-        spikes[v] = up.to(inputs.dtype) - down.to(inputs.dtype)
-        membrane = membrane - spikes[v]
-        tracer = tracer + spikes[v]
+        spikes[v], membrane, tracer = st_bif_step(each / s, membrane, tracer, lo, hi)
     return spikes, membrane, tracer
+
+
+def st_bif_step(x: Tensor, membrane: Tensor, tracer: Tensor, lo: int, hi: int) -> tuple[Tensor, Tensor, Tensor]:
+    """One step of `spike_train` for an input in units of s: the spikes, the membrane q and the tracer A after it."""
+    membrane = membrane + x
+    up = (membrane - 1 >= 0) & (tracer < hi)
+    down = (membrane < 0) & (tracer > lo)
+    spikes = up.to(x.dtype) - down.to(x.dtype)
+    return spikes, membrane - spikes, tracer + spikes
 
 
 class STBIF(CodedNeuron):

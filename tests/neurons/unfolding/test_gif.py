@@ -6,6 +6,7 @@ import pytest
 import torch
 from golden import assert_unfolds, golden, needs_golden
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from spikelm.errors import SpikeLMError
 from spikelm.neurons.unfolding.gif import GIF, affine, bursts, salient_channels
@@ -139,3 +140,18 @@ def test_bursts_are_exact_but_at_the_top(steps: int, total: int) -> None:
     found = bursts(codes, 4, steps)
     assert int(found.max()) == 15
     assert torch.equal(found.sum(0), codes.clamp(max=total))
+
+
+def test_the_weights_of_a_conv1d_are_transposed() -> None:
+    """Those of GPT-2 are square at one place: their shape does not tell."""
+    plain, transposed = nn.Linear(6, 6), Conv1D(6, 6)
+    transposed.weight.data = plain.weight.data.t().clone()
+    masks = []
+    for linear in (plain, transposed):
+        neuron = GIF(1, low_share=0.5)
+        neuron.fit_to(6)
+        neuron.read_by([linear])
+        neuron(torch.randn(1, 4, 3, 6, generator=torch.Generator().manual_seed(1)))
+        assert neuron.salient is not None
+        masks.append(neuron.salient)
+    assert torch.equal(*masks)

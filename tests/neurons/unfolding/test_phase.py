@@ -90,3 +90,13 @@ def test_grains_share_the_steps_in_order() -> None:
     assert Phase(1, steps=8, grains=3).genotype == (0, 0, 0, 1, 1, 1, 2, 2)
     with pytest.raises(SpikeLMError, match="grains"):
         Phase(1, steps=2, grains=3)
+
+
+def test_forgetting_the_range_keeps_learned_bases() -> None:
+    neuron = Phase(1, grains=2, learnable=True)
+    neuron(torch.randn(1, 2, 8))
+    with torch.no_grad():
+        neuron.d.fill_(1.9)
+    neuron.forget()
+    assert not neuron.ready
+    assert neuron.d.tolist() == pytest.approx([1.9, 1.9])

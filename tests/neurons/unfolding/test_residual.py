@@ -95,3 +95,20 @@ def test_tokens_of_zeros_stay_silent() -> None:
     out = Residual(T=1, scale="token", steps=3)(x)
     assert torch.isfinite(out).all()
     assert not out[0, 1].any()
+
+
+def test_the_largest_value_of_a_token_has_a_gradient() -> None:
+    x = torch.randn(1, 64, 32, requires_grad=True)
+    for divisor in (3.0, 2.5):
+        (grad,) = torch.autograd.grad(Residual(1, steps=4, scale="token", divisor=divisor)(x).sum(), x)
+        assert bool((grad == 1).all())
+
+
+def test_limits_are_the_lowest_and_highest_level() -> None:
+    x = 100 * torch.randn(1, 4, 64)
+    for divisor in (3.0, 2.0):
+        neuron = set_up(x, steps=2, divisor=divisor)
+        lowest, highest = neuron.limits(x)  # type: ignore[misc]
+        y = neuron(10 * x)
+        torch.testing.assert_close(y.max(), highest.flatten()[0])
+        torch.testing.assert_close(y.min(), lowest.flatten()[0])
