@@ -38,9 +38,9 @@ def _by_task(values: Any, other: Any, *, _root_: Any) -> Any:
     return values.get(str(_root_.task.name).rpartition("/")[2], other)
 
 
-def _bits_for(levels: int) -> int:
-    """Bits that hold one of so many levels."""
-    return (int(levels) - 1).bit_length()
+def _bits_for(levels: int) -> int | str:
+    """Bits that hold one of so many levels; three of them are called ternary."""
+    return "ter" if int(levels) == 3 else (int(levels) - 1).bit_length()
 
 
 def _plus(first: int, second: int) -> int:
