@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from spikelm.errors import ConfigError
 from spikelm.neurons.amplitude import ALPHA_FLOOR, mean_magnitude
 from spikelm.neurons.kernels.precision import wide
 from spikelm.neurons.kernels.whole import WholeRule
@@ -47,12 +48,16 @@ class Residual(CodedNeuron):
         reach: Positive = 1.0,
         alpha: Literal["frozen", "learnable"] = "frozen",
     ) -> None:
+        if scale == "token" and (heights == "data" or alpha == "learnable"):
+            raise ConfigError(
+                "with scale=token each token sets its heights itself, neither data nor learning does",
+                "scale=layer, or heights=ratio alpha=frozen",
+            )
         self.per_token = scale == "token"
         self.steps, self.k, self.divisor, self.range_share = steps, k, divisor, reach
-        self.from_data = heights == "data" and not self.per_token
-        self.whole = divisor == 3 and not self.from_data  # balanced ternary
-        super().__init__(T, memory, elastic=not self.per_token, learnable=alpha == "learnable" and not self.per_token)
-        self.register_buffer("ratios", torch.ones(steps, T) if self.from_data else None)
+        self.whole = divisor == 3 and heights == "ratio"  # balanced ternary
+        super().__init__(T, memory, elastic=not self.per_token, learnable=alpha == "learnable")
+        self.register_buffer("ratios", torch.ones(steps, T) if heights == "data" else None)
         top = (3**steps - 1) // 2
         whole_token = self.per_token and reach >= 1  # then nothing is out of range but for rounding
         self.rule = WholeRule(-top, top, passes="everywhere" if whole_token else "range")

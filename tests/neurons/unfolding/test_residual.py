@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from spikelm.errors import ConfigError
 from spikelm.neurons.unfolding.residual import Residual
 from tests.neurons.unfolding.golden import assert_unfolds
 
@@ -31,8 +32,7 @@ def test_numbers_by_hand() -> None:
 
 
 @pytest.mark.parametrize("T", [1, 3])
-@pytest.mark.parametrize("heights", ["ratio", "data"])
-@pytest.mark.parametrize("scale", ["layer", "token"])
+@pytest.mark.parametrize(("heights", "scale"), [("ratio", "layer"), ("data", "layer"), ("ratio", "token")])
 @pytest.mark.parametrize("steps", [1, 2, 4])
 def test_unfolds_into_ternary_spikes(T: int, heights: str, scale: str, steps: int) -> None:
     x = torch.randn(T, 4, 5, 16)
@@ -112,3 +112,9 @@ def test_limits_are_the_lowest_and_highest_level() -> None:
         y = neuron(10 * x)
         torch.testing.assert_close(y.max(), highest.flatten()[0])
         torch.testing.assert_close(y.min(), lowest.flatten()[0])
+
+
+@pytest.mark.parametrize("setting", [{"heights": "data"}, {"alpha": "learnable"}])
+def test_settings_without_an_effect_are_refused(setting: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="each token sets its heights itself"):
+        Residual(1, scale="token", **setting)  # type: ignore[arg-type]
