@@ -75,7 +75,10 @@ def fold(base: Any, stack: Stack, T: int, aligned: bool) -> None:
     else:
         entry = module.get_submodule(stack.entry)
         entry.time_steps = T
-        entry.register_forward_hook(_copy_output)
+        if stack.enters_blocks:
+            entry.register_forward_pre_hook(_copy_hidden, with_kwargs=True)
+        else:
+            entry.register_forward_hook(_copy_output)
     module.register_forward_hook(_leave_time)
     base.register_forward_hook(_mean_recorded)
 
@@ -114,6 +117,16 @@ def _copy_arguments(module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict
         return value
 
     return tuple(map(copies, args)), {key: copies(value) for key, value in kwargs.items()}
+
+
+def _copy_hidden(module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """Hidden states alone: masks and positions are spread where they are used, in each attention."""
+    T: int = module.time_steps
+    if T == 1:
+        return args, kwargs
+    if args:
+        return (args[0].repeat(T, 1, 1), *args[1:]), kwargs
+    return args, {**kwargs, "hidden_states": kwargs["hidden_states"].repeat(T, 1, 1)}
 
 
 def _copy_output(module: Any, args: tuple, output: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderD
 from spikelm.errors import ConfigError
 from spikelm.neurons import Neuron
 from spikelm.spiking.conversion import conversion_of
-from spikelm.spiking.folding import origin_of
+from spikelm.spiking.folding import marked_spikes, origin_of, over_time
 
 PER_BYTE = 4
 _ZERO = 1 + 4 + 16 + 64  # the byte of four silent values
@@ -269,6 +269,28 @@ class SpikeCache(DynamicCache):
     def nbytes(self) -> int:
         """Bytes of all that is stored, amplitudes included."""
         return sum(store.nbytes for layer in self.layers for store in layer.stores)  # type: ignore[union-attr]
+
+
+class SpikedKeys:
+    """Stands in front of an attention's cache, or of none: keys become spikes on their way in.
+
+    An attention hands over its keys when they have their rotary positions, so this is the place behind these, whatever
+    else an architecture does to its keys before. All else that is asked of a cache is asked of the real one.
+    """
+
+    def __init__(self, neuron: Neuron, cache: Cache | None) -> None:
+        self.neuron = neuron
+        self.cache = cache
+
+    def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Keys and values of new tokens, (T*B, heads, n, d); those of all tokens are given back."""
+        tokens = keys.transpose(1, 2)
+        spike = over_time if torch.is_grad_enabled() else marked_spikes
+        spikes = spike(self.neuron, tokens.flatten(2)).unflatten(-1, tokens.shape[2:]).transpose(1, 2)
+        return (spikes, values) if self.cache is None else self.cache.update(spikes, values, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cache, name)
 
 
 def spike_cache(config: Any, T: int) -> Cache:

@@ -7,8 +7,8 @@ divides the width. It takes d log2(b) additions and subtractions a token, and no
 constant.
 
 Where it can be moved through an attention it costs nothing at all: q and k turn together inside each head, and q k'
-stays the same; v turns, and the output's linear turns it back. Only in front of the other inputs does it stay at run
-time.
+stays the same (not with rotary positions, which turn each token in another way: keys stay there as they are); v turns,
+and the output's linear turns it back. Only in front of the other inputs does it stay at run time.
 """
 
 from __future__ import annotations
@@ -128,18 +128,30 @@ def _blocks(model: Any) -> Iterator[tuple[Stack, Any]]:
 def _head_size(config: Any, decoder: bool = False) -> int:
     """Channels of a head; a decoder may have other heads than its encoder."""
     own = getattr(config, "decoder_attention_heads", None) if decoder else None
+    if stated := getattr(config, "head_dim", None):
+        return int(stated)
     return int(config.hidden_size // (own or config.num_attention_heads))
 
 
 def _turn_heads(block: Any, heads: Heads, size: int, generator: torch.Generator) -> None:
     """Turn q and k alike, and v with what reads it: inside each head, whose blocks divide its size."""
-    width = _output_size(block.get_submodule(heads.key.path), heads.key)
+    width = _output_size(block.get_submodule(heads.value.path), heads.value)
     scores, values = (Rotation(width, largest_block(size)) for _ in range(2))
     scores.draw(generator)
     values.draw(generator)
     for projection, turn in ((heads.query, scores), (heads.key, scores), (heads.value, values)):
-        _fold_output(block.get_submodule(projection.path), projection, turn)
-    _fold_input(block.get_submodule(heads.output), values)
+        if projection is not None:
+            _fold_output(block.get_submodule(projection.path), projection, turn)
+    _fold_input(block.get_submodule(heads.output), _shared(values, size, block.get_submodule(heads.output)))
+
+
+def _shared(values: Rotation, size: int, output: Any) -> Rotation:
+    """The rotation of the mixed values: each head of the values is read by all queries of its group, side by side."""
+    width = features(output, Site("", "", "input"))
+    groups = width // len(values.signs)
+    turn = Rotation(width, values.block)
+    turn.signs.copy_(values.signs.view(-1, size).repeat_interleave(groups, 0).flatten())
+    return turn
 
 
 def _fold_input(linear: Any, turn: Rotation) -> None:

@@ -14,16 +14,17 @@ HIDDEN = "hidden_states"
 
 @dataclass(frozen=True)
 class Site:
-    """One place for a neuron in a block: at the input or at the output of the module at `path`.
+    """One place for a neuron in a block: at the input or at the output of the module at `path`, or at its cache.
 
-    `argument` names the input that is spiked where a module has two (cross attention also reads the encoder);
+    `cache` is where an attention hands its keys to the cache, with their rotary positions: a neuron behind the linear
+    of the keys would see them before these. `argument` names the input that is spiked where a module has two (cross attention also reads the encoder);
     `part` = (i, n) spikes only the i-th of n equal parts of an output that packs several (GPT-2's q, k and v).
     `readers` are the linears that read the spikes of an input, where a rotation may stand in front of the neuron.
     """
 
     name: str
     path: str
-    at: Literal["input", "output"]
+    at: Literal["input", "output", "cache"]
     memory: bool = True
     argument: str = HIDDEN
     part: tuple[int, int] | None = None
@@ -34,6 +35,8 @@ class Site:
     @property
     def child(self) -> str:
         """The name of the neuron inside its module, hence in a checkpoint."""
+        if self.at == "cache":
+            return "spike_key"
         if self.at == "input":
             return "spike_in" if self.argument == HIDDEN else f"spike_in_{self.argument}"
         return "spike_out" if self.part is None else f"spike_out_{self.part[0]}"
@@ -57,11 +60,12 @@ class Heads:
     """The projections of an attention; `output` reads the values that the heads have mixed.
 
     Nothing but a scale stands between query and key, and nothing but the map between value and output, so that a
-    rotation inside each head can be moved from one to the other.
+    rotation inside each head can be moved from one to the other. With rotary positions, which turn each token in a way
+    of its own, something does stand between query and key: they are None there.
     """
 
-    query: Projection
-    key: Projection
+    query: Projection | None
+    key: Projection | None
     value: Projection
     output: str
 
@@ -82,8 +86,8 @@ class Heads:
 class Stack:
     """A stack of equal blocks inside the base model; time is folded into the batch around it.
 
-    `entry` is the module of the stack whose output is copied T times (None: what enters the stack itself is).
-    `read` says that a decoder reads the stack's output, so that it keeps its time steps; `cached`, that keys and
+    `entry` is the module of the stack whose output is copied T times (None: what enters the stack itself is); where
+    the module is the first block, it is what enters it. `read` says that a decoder reads the stack's output, so that it keeps its time steps; `cached`, that keys and
     values of past tokens are kept while generating.
     """
 
@@ -99,6 +103,11 @@ class Stack:
     def prefix(self) -> str:
         """Where the blocks are, seen from the base model."""
         return f"{self.path}.{self.blocks}".lstrip(".")
+
+    @property
+    def enters_blocks(self) -> bool:
+        """Whether what enters the first block is copied, and not what leaves a module before it."""
+        return self.entry == f"{self.blocks}.0"
 
 
 # SpikeLM (paper section 3.1): six linears per layer, of which q, k and v share one input neuron, and the outputs of key
@@ -200,12 +209,37 @@ GPT2 = Stack(
     heads=(Heads.packed("attn.c_attn", output="attn.c_proj"),),
 )
 
+# Llama and those built like it: rotary positions, so that keys are spiked where they enter the cache, and heads of keys
+# and values that several queries share. Gate and up read one neuron; their product, value by value, is no matmul.
+_GATED = ("mlp.gate_proj", "mlp.up_proj")
+LLAMA = Stack(
+    path="",
+    blocks="layers",
+    sites=(
+        Site("qkv_in", "self_attn", "input", readers=_SELF_QKV),
+        Site("key_out", "self_attn", "cache", memory=False),
+        Site("value_out", "self_attn.v_proj", "output", memory=False),
+        Site("attn_out_in", "self_attn.o_proj", "input"),
+        Site("ffn1_in", "mlp", "input", readers=_GATED),
+        Site("ffn2_in", "mlp.down_proj", "input", readers=("mlp.down_proj",)),
+    ),
+    entry="layers.0",
+    cached=True,
+    heads=(Heads(None, None, Projection("self_attn.v_proj"), output="self_attn.o_proj"),),
+)
+#: model types of transformers with Llama's places; tests/spiking/test_llama_family.py tries each of them
+LLAMA_FAMILY = (
+    *("llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "olmo", "olmo2"),
+    *("granite", "helium", "cohere", "stablelm", "exaone4", "seed_oss"),
+)
+
 ARCHITECTURES: dict[str, tuple[Stack, ...]] = {
     "bert": (BERT,),
     "roberta": (BERT,),
     "bart": BART,
     "mbart": BART,
     "gpt2": (GPT2,),
+    **dict.fromkeys(LLAMA_FAMILY, (LLAMA,)),
     "spikingformer": (SPIKINGFORMER,),
     "spikformer": (SPIKFORMER,),
     "spikegpt": (SPIKEGPT,),
@@ -228,6 +262,9 @@ def stacks_of(model: nn.Module) -> tuple[Stack, ...]:
 
 def features(host: nn.Module, site: Site) -> int:
     """The size of the last axis of what a site's neuron sees."""
+    if site.at == "cache":
+        projection: Any = host.get_submodule("k_proj")
+        return int(projection.weight.shape[0])
     # A linear has weights (out, in); GPT-2's Conv1D has them the other way round.
     inside: Any = host.modules()
     linear = next(m for m in inside if getattr(m, "weight", None) is not None and m.weight.dim() == 2)
@@ -237,8 +274,8 @@ def features(host: nn.Module, site: Site) -> int:
 
 
 def readers(block: Any, site: Site) -> list[nn.Module]:
-    """The linears that read the spikes of an input; none behind an output, which attention reads."""
-    if site.at == "output":
+    """The linears that read the spikes of an input; none behind an output or cache, which attention reads."""
+    if site.at != "input":
         return []
     if site.readers:
         return [block.get_submodule(path) for path in site.readers]

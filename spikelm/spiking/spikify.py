@@ -26,7 +26,7 @@ from spikelm.neurons import Neuron, build_neuron
 from spikelm.operators import Operator
 from spikelm.spiking.conversion import Conversion, conversion_of
 from spikelm.spiking.folding import fold, marked_part, marked_spikes, over_time, source_steps, spread
-from spikelm.spiking.kv_cache import prepare_cache, spike_cache
+from spikelm.spiking.kv_cache import SpikedKeys, prepare_cache, spike_cache
 from spikelm.spiking.operators import refuse_operators, replace_operators
 from spikelm.spiking.rotation import Rotation, attach_rotations, refuse_rotation, rotate_weights
 from spikelm.spiking.saved.dropout import keep_bits
@@ -119,7 +119,8 @@ def spikify(
     before. Neurons with an elastic amplitude need a look at data first: see `calibrate`.
 
     Args:
-        model: A model of transformers, with or without a head: BERT, RoBERTa, BART, mBART or GPT-2.
+        model: A model of transformers, with or without a head: BERT, RoBERTa, BART, mBART, GPT-2, or
+            one of Llama's family (`spikelm/spiking/sites.py` lists them).
         neuron: The name of a neuron as after `neuron=` on the command line ("bispike", "lif", "psn", or one of an
             installed plugin), or a spec, `ClassSpec.of(BiSpike, k=2)`. None leaves activations real, which makes sense
             together with `weights`, `attention` or `norm`.
@@ -276,7 +277,9 @@ def _attach_neuron(block: Any, site: Site, neuron: Neuron, aligned: bool) -> Non
     neuron.read_by(readers(block, site))
     host.add_module(site.child, neuron)
     # Hooks find their neuron on the module they are called with: copies of a model stay independent.
-    if site.source and site.at == "input":
+    if site.at == "cache":
+        host.register_forward_pre_hook(partial(_spike_cached, site), with_kwargs=True)
+    elif site.source and site.at == "input":
         host.aligned = aligned
         host.register_forward_pre_hook(partial(_spike_source, site), with_kwargs=True)
     elif site.at == "input":
@@ -297,7 +300,15 @@ def _spike_input(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[tu
     hidden = over_time(neuron, _turned(module, site, args[0] if args else kwargs[HIDDEN]))
     if kwargs.get("attention_mask") is not None:
         kwargs = {**kwargs, "attention_mask": spread(kwargs["attention_mask"], hidden.shape[0], neuron.T)}
+    if (rotary := kwargs.get("position_embeddings")) is not None:
+        kwargs = {**kwargs, "position_embeddings": tuple(spread(part, hidden.shape[0], neuron.T) for part in rotary)}
     return ((hidden, *args[1:]), kwargs) if args else (args, {**kwargs, HIDDEN: hidden})
+
+
+def _spike_cached(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """Keys are spiked on their way into the cache, or into the attention where nothing is cached."""
+    door = SpikedKeys(module.get_submodule(site.child), kwargs.get("past_key_values"))
+    return args, {**kwargs, "past_key_values": door}
 
 
 def _spike_source(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
