@@ -278,15 +278,18 @@ class SpikedKeys:
     else an architecture does to its keys before. All else that is asked of a cache is asked of the real one.
     """
 
-    def __init__(self, neuron: Neuron, cache: Cache | None) -> None:
+    def __init__(self, neuron: Neuron, cache: Cache | None, turn: Callable[[Tensor], Tensor] | None = None) -> None:
         self.neuron = neuron
         self.cache = cache
+        self.turn = turn  # in front of the neuron
 
     def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Keys and values of new tokens, (T*B, heads, n, d); those of all tokens are given back."""
         tokens = keys.transpose(1, 2)
+        read = tokens.flatten(2)
         spike = over_time if torch.is_grad_enabled() else marked_spikes
-        spikes = spike(self.neuron, tokens.flatten(2)).unflatten(-1, tokens.shape[2:]).transpose(1, 2)
+        spikes = spike(self.neuron, self.turn(read) if self.turn else read)
+        spikes = spikes.unflatten(-1, tokens.shape[2:]).transpose(1, 2)
         return (spikes, values) if self.cache is None else self.cache.update(spikes, values, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -2,28 +2,33 @@
 
 W x = (W R')(R x) for an orthogonal R, so in exact arithmetic a rotated model without neurons gives what it gave. R
 spreads a single large value of a token over many, so that a code with few levels meets values of about one size. R = H
-D / sqrt(b): random signs D, then a Hadamard transform H inside blocks of b values, the largest power of two that
-divides the width. It takes d log2(b) additions and subtractions a token, and no multiplication but by signs and one
-constant.
+D / sqrt(b): random signs D, then a Hadamard transform H inside blocks of b values, the largest that divide the width
+and are products of 2, 12 and 20. Most widths are such a product (768 = 12 x 2^6, 576 = 12 x 12 x 2^2), so that every
+value is spread over the whole token. H is taken factor by factor: f - 1 additions and subtractions a value for a factor
+f, and no multiplication but by signs and one constant.
 
 Where it can be moved through an attention it costs nothing at all: q and k turn together inside each head, and q k'
-stays the same (not with rotary positions, which turn each token in another way: keys stay there as they are); v turns,
-and the output's linear turns it back. Only in front of the other inputs does it stay at run time.
+stays the same; v turns, and the output's linear turns it back. In front of the other inputs it stays at run time, and
+so it does for q and k with rotary positions, which turn each token in a way of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import log2
+from functools import cache
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from spikelm.errors import ConfigError
+from spikelm.spiking.saved.sdpa import QUERY_TURN
 from spikelm.spiking.sites import Heads, Projection, Site, Stack, features, stacks_of
 
 SMALLEST = 2  # values of a block: below it there is nothing to spread
+#: sizes of Hadamard matrices beside 2 that are used, with the prime p = size - 1 that each is made of (Paley)
+PALEY = (12, 20)
 
 
 class Rotation(nn.Module):
@@ -51,41 +56,78 @@ class Rotation(nn.Module):
         return self._hadamard(x * self.signs.to(x.dtype))
 
     def back(self, x: Tensor) -> Tensor:
-        """R' x, which undoes it: H is its own inverse."""
-        return self._hadamard(x) * self.signs.to(x.dtype)
+        """R' x, which undoes it."""
+        return self._hadamard(x, back=True) * self.signs.to(x.dtype)
 
-    def _hadamard(self, x: Tensor) -> Tensor:
-        """Sums and differences of pairs, then of pairs of these, and so on: log2(b) passes."""
+    def _hadamard(self, x: Tensor, back: bool = False) -> Tensor:
+        """H, or its inverse, over the last axis: the matrix of each factor along an axis of its own."""
         shape, stride = x.shape, 1
-        while stride < self.block:
-            pairs = x.reshape(*shape[:-1], -1, 2, stride)
-            first, second = pairs[..., 0, :], pairs[..., 1, :]
-            x = torch.stack((first + second, first - second), dim=-2)
-            stride *= 2
+        for size in factors(self.block):
+            groups = x.reshape(*shape[:-1], -1, size, stride)
+            if size == 2:
+                first, second = groups[..., 0, :], groups[..., 1, :]
+                x = torch.stack((first + second, first - second), dim=-2)
+            else:  # no matmul: the audit counts those
+                matrix = paley(size).to(x.device, x.dtype)
+                columns = matrix if back else matrix.T
+                x = sum(groups[..., i : i + 1, :] * column[:, None] for i, column in enumerate(columns))
+            stride *= size
         return x.reshape(shape) * self.block**-0.5
 
     @property
     def additions(self) -> int:
         """Additions and subtractions for one token."""
-        return len(self.signs) * int(log2(self.block))
+        return len(self.signs) * sum(size - 1 for size in factors(self.block))
 
     def extra_repr(self) -> str:
         return f"width={len(self.signs)}, block={self.block}"
 
 
 def largest_block(width: int) -> int:
-    """The largest power of two that divides a width."""
-    return width & -width
+    """The largest product of 2, 12 and 20 that divides a width."""
+    return prod(factors(width))
+
+
+@cache
+def factors(width: int) -> tuple[int, ...]:
+    """The sizes of the Hadamard matrices whose product is the largest block of a width."""
+    found: list[int] = []
+    for size in PALEY:
+        while width % size == 0:
+            found.append(size)
+            width //= size
+    return (*found, *[2] * ((width & -width).bit_length() - 1))
+
+
+@cache
+def paley(size: int) -> Tensor:
+    """A Hadamard matrix (size, size) of signs, for a prime p = size - 1 with p mod 4 = 3 (Paley's first construction).
+
+    H = 1 + S, S skew: a border of ones, and in its inside the squares of GF(p): (i, j) is 1 where i - j is one.
+    """
+    p = size - 1
+    squares = {i * i % p for i in range(1, p)}
+    inside = [[0 if i == j else 1 if (i - j) % p in squares else -1 for j in range(p)] for i in range(p)]
+    skew = [[0, *[1] * p], *([-1, *row] for row in inside)]
+    with torch.inference_mode(False):  # used again outside of it
+        return torch.tensor(skew, dtype=torch.float32) + torch.eye(size)
 
 
 def attach_rotations(model: Any) -> None:
-    """Put a rotation, as yet without effect on any weight, in front of every input that has `readers`."""
+    """Put a rotation, as yet without effect on any weight, in front of every input that has `readers`.
+
+    Keys that are spiked at the cache are turned there, and with them the queries that they meet (saved/sdpa.py).
+    """
     for stack, block in _blocks(model):
         for site in stack.sites:
+            host = block.get_submodule(site.path)
             if site.readers:
-                host = block.get_submodule(site.path)
                 width = features(host, site)
                 host.add_module(site.turn, Rotation(width, largest_block(width)))
+            elif site.at == "cache":
+                size = largest_block(host.head_dim)
+                host.add_module(site.turn, Rotation(features(host, site), size))
+                host.add_module(QUERY_TURN, Rotation(host.q_proj.weight.shape[0], size))
 
 
 @torch.no_grad()
@@ -94,11 +136,15 @@ def rotate_weights(model: Any, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for stack, block in _blocks(model):
         for site in stack.sites:
-            if site.readers:
-                turn = block.get_submodule(site.path).get_submodule(site.turn)
-                turn.draw(generator)
-                for reader in site.readers:
-                    _fold_input(block.get_submodule(reader), turn)
+            host = block.get_submodule(site.path)
+            turn = getattr(host, site.turn, None)
+            if turn is None:
+                continue
+            turn.draw(generator)
+            for reader in site.readers:
+                _fold_input(block.get_submodule(reader), turn)
+            if site.at == "cache":
+                _share_signs(turn, getattr(host, QUERY_TURN), host.head_dim)
         for heads in stack.heads:
             _turn_heads(block, heads, _head_size(model.config, stack.cached), generator)
 
@@ -147,11 +193,15 @@ def _turn_heads(block: Any, heads: Heads, size: int, generator: torch.Generator)
 
 def _shared(values: Rotation, size: int, output: Any) -> Rotation:
     """The rotation of the mixed values: each head of the values is read by all queries of its group, side by side."""
-    width = features(output, Site("", "", "input"))
-    groups = width // len(values.signs)
-    turn = Rotation(width, values.block)
-    turn.signs.copy_(values.signs.view(-1, size).repeat_interleave(groups, 0).flatten())
+    turn = Rotation(features(output, Site("", "", "input")), values.block)
+    _share_signs(values, turn, size)
     return turn
+
+
+def _share_signs(of: Rotation, to: Rotation, size: int) -> None:
+    """The signs of heads (of `size` channels) of keys or values for all the queries that share each of them."""
+    groups = len(to.signs) // len(of.signs)
+    to.signs.copy_(of.signs.view(-1, size).repeat_interleave(groups, 0).flatten())
 
 
 def _fold_input(linear: Any, turn: Rotation) -> None:

@@ -17,9 +17,10 @@ class Site:
     """One place for a neuron in a block: at the input or at the output of the module at `path`, or at its cache.
 
     `cache` is where an attention hands its keys to the cache, with their rotary positions: a neuron behind the linear
-    of the keys would see them before these. `argument` names the input that is spiked where a module has two (cross attention also reads the encoder);
-    `part` = (i, n) spikes only the i-th of n equal parts of an output that packs several (GPT-2's q, k and v).
-    `readers` are the linears that read the spikes of an input, where a rotation may stand in front of the neuron.
+    of the keys would see them before these. `argument` names the input that is spiked where a module has two (cross
+    attention also reads the encoder); `part` = (i, n) spikes only the i-th of n equal parts of an output that packs
+    several (GPT-2's q, k and v). `readers` are the linears that read the spikes of an input, where a rotation may stand
+    in front of the neuron.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Site:
 
     @property
     def turn(self) -> str:
-        """The name of the rotation in front of an input's neuron, beside it in its module."""
+        """The name of the rotation in front of its neuron, beside it in its module."""
         return self.child.replace("spike", "turn")
 
 
@@ -87,8 +88,8 @@ class Stack:
     """A stack of equal blocks inside the base model; time is folded into the batch around it.
 
     `entry` is the module of the stack whose output is copied T times (None: what enters the stack itself is); where
-    the module is the first block, it is what enters it. `read` says that a decoder reads the stack's output, so that it keeps its time steps; `cached`, that keys and
-    values of past tokens are kept while generating.
+    the module is the first block, it is what enters it. `read` says that a decoder reads the stack's output, so that it
+    keeps its time steps; `cached`, that keys and values of past tokens are kept while generating.
     """
 
     path: str  # "" is the base model itself

@@ -31,6 +31,7 @@ from spikelm.spiking.operators import refuse_operators, replace_operators
 from spikelm.spiking.rotation import Rotation, attach_rotations, refuse_rotation, rotate_weights
 from spikelm.spiking.saved.dropout import keep_bits
 from spikelm.spiking.saved.linear import keep_spikes
+from spikelm.spiking.saved.sdpa import NAME as TURNS_QUERIES
 from spikelm.spiking.saved.sdpa import keep_less
 from spikelm.spiking.sites import HIDDEN, Site, features, readers, stacks_of
 from spikelm.spiking.variants import POOLER, alter, linears_of, sites_of
@@ -307,7 +308,13 @@ def _spike_input(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[tu
 
 def _spike_cached(site: Site, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     """Keys are spiked on their way into the cache, or into the attention where nothing is cached."""
-    door = SpikedKeys(module.get_submodule(site.child), kwargs.get("past_key_values"))
+    turn: Rotation | None = getattr(module, site.turn, None)
+    if turn is not None and module.config._attn_implementation != TURNS_QUERIES:
+        raise ConfigError(
+            f"rotated keys meet rotated queries in torch's attention only, not in {module.config._attn_implementation}",
+            'load the model with attn_implementation="sdpa", or rotation=none',
+        )
+    door = SpikedKeys(module.get_submodule(site.child), kwargs.get("past_key_values"), turn)
     return args, {**kwargs, "past_key_values": door}
 
 

@@ -49,17 +49,31 @@ def drawn(width: int, block: int, seed: int = 0) -> Rotation:
     return rotation
 
 
-@pytest.mark.parametrize(("width", "block"), [(8, 8), (24, 8), (12, 4), (6, 2), (5, 1)])
+@pytest.mark.parametrize(("width", "block"), [(8, 8), (40, 8), (6, 2), (5, 1)])
 def test_it_is_the_block_hadamard_matrix_behind_random_signs(width: int, block: int) -> None:
-    assert largest_block(width) == block
     rotation = drawn(width, block)
     blocks = [torch.from_numpy(hadamard(block)).double()] * (width // block)
     matrix = torch.block_diag(*blocks) @ torch.diag(rotation.signs.double()) / block**0.5
     x = torch.randn(3, 4, width, dtype=torch.float64)
     torch.testing.assert_close(rotation(x), x @ matrix.T, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(rotation.back(rotation(x)), x, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(matrix @ matrix.T, torch.eye(width).double(), rtol=1e-12, atol=1e-12)
     assert rotation.additions == width * (block.bit_length() - 1)
+
+
+@pytest.mark.parametrize(
+    ("width", "block", "additions"),
+    [(24, 24, 12), (576, 576, 24), (960, 960, 32), (36, 12, 11), (64, 64, 6), (50, 2, 1), (5, 1, 0)],
+)
+def test_the_largest_block_spreads_each_value_evenly_and_is_orthogonal(width: int, block: int, additions: int) -> None:
+    """576 = 12 x 12 x 2 x 2 takes 11 + 11 + 1 + 1 additions a value."""
+    assert largest_block(width) == block
+    rotation = drawn(width, block)
+    assert rotation.additions == width * additions
+    matrix = rotation(torch.eye(width, dtype=torch.float64))
+    inside = torch.block_diag(*[torch.ones(block, block, dtype=torch.float64)] * (width // block))
+    torch.testing.assert_close(matrix.abs(), inside / block**0.5, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(matrix @ matrix.T, torch.eye(width, dtype=torch.float64), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(rotation.back(matrix), torch.eye(width, dtype=torch.float64), rtol=1e-12, atol=1e-12)
 
 
 def test_an_outlier_is_spread_over_its_block() -> None:

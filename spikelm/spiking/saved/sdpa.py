@@ -3,7 +3,7 @@
 With dropout, torch's scaled_dot_product_attention takes its plain path on a CPU, which keeps scaled copies of q and k,
 the value, the probabilities before and after dropout and the noise, all as floats. Here q and the probabilities are
 kept, keys and values as packed spikes, the noise as bits. (Computing the probabilities again, too, made the attention
-a quarter slower.) Anything else (no dropout, no gradients, half precision, a GPU, a causal mask that is not given) goes
+a quarter slower.) Queries whose keys are turned behind their rotary positions are turned here, too. Anything else (no dropout, no gradients, half precision, a GPU, a causal mask that is not given) goes
 to torch's function.
 """
 
@@ -23,6 +23,7 @@ from spikelm.neurons.kernels.packing import Shared, packed_of, times_noise
 from spikelm.spiking.saved.dropout import draw, level
 
 NAME = "spikelm_sdpa"
+QUERY_TURN = "turn_query"  # of an attention whose keys are turned behind their rotary positions (rotation.py)
 
 
 class Operand:
@@ -107,6 +108,9 @@ def attend(
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """transformers' sdpa attention, with less kept where gradients are wanted on a CPU."""
+    if (turn := getattr(module, QUERY_TURN, None)) is not None:
+        tokens = query.transpose(1, 2)
+        query = turn(tokens.flatten(2)).unflatten(-1, tokens.shape[2:]).transpose(1, 2)
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     ours = (
         (0.0 < dropout < 1.0 and torch.is_grad_enabled() and query.requires_grad)
