@@ -215,13 +215,91 @@ def generation_terms(
     ]
 
 
-def causal_terms(layers: int, hidden: int, intermediate: int, length: int) -> list[Term]:
-    """The matmuls of a GPT-2 that reads `length` tokens one by one with a cache, without the LM head."""
+def causal_terms(layers: int, hidden: int, intermediate: int, length: int, stack: str | None = None) -> list[Term]:
+    """The matmuls of a GPT-2 that reads `length` tokens one by one with a cache, without the LM head.
+
+    `stack` is where the blocks of a spiking one are ("h"), for the names of its sites; a plain one has none.
+    """
     pairs = length * (length + 1) // 2
     return [
-        Term(term.name, None, pairs * hidden if " x " in term.name else term.macs, term.layer)
-        for term in encoder_terms(layers, hidden, intermediate, length)
+        Term(term.name, term.site if stack else None, pairs * hidden if " x " in term.name else term.macs, term.layer)
+        for term in encoder_terms(layers, hidden, intermediate, length, stack or "h")
     ]
+
+
+def llama_terms(
+    layers: int,
+    hidden: int,
+    intermediate: int,
+    heads: int,
+    key_value_heads: int,
+    head_size: int,
+    length: int,
+    stack: str | None = "layers",
+) -> list[Term]:
+    """The matmuls of a Llama that reads `length` tokens one by one with a cache, without the LM head.
+
+    n tokens, of which a token sees itself and those before it; q = heads * head size, k = key and value heads * head
+    size:  L [n (2 d q + 2 d k + 3 d I) + n (n + 1) q]. Queries share heads of keys and values, yet each query head
+    meets every token. The gate's product with what goes up is taken value by value: it is no matmul. A window of
+    attention that is shorter than the text is not known here. `stack` is as in `causal_terms`.
+    """
+    check_sizes(layers=layers, hidden=hidden, intermediate=intermediate, length=length)
+    check_sizes(heads=heads, key_value_heads=key_value_heads, head_size=head_size)
+    queries, keys, pairs = heads * head_size, key_value_heads * head_size, length * (length + 1) // 2
+    wide = length * hidden * intermediate
+    block = (
+        ("query", "qkv_in", length * hidden * queries),
+        ("key", "qkv_in", length * hidden * keys),
+        ("value", "qkv_in", length * hidden * keys),
+        ("query x key", "key_out", pairs * queries),
+        ("attention x value", "value_out", pairs * queries),
+        ("attention output", "attn_out_in", length * queries * hidden),
+        ("gate", "ffn1_in", wide),
+        ("up", "ffn1_in", wide),
+        ("down", "ffn2_in", wide),
+    )
+    return [
+        Term(name, f"{stack}.{layer}.{site}" if stack else None, macs, layer)
+        for layer in range(layers)
+        for name, site, macs in block
+    ]
+
+
+def decoder_terms(facts: Mapping[str, Any], length: int, spiking: bool) -> list[Term]:
+    """The matmuls of a saved decoder that reads `length` tokens one by one with a cache, without the LM head.
+
+    Args:
+        facts: The model's `config.json`: of a GPT-2, or of Llama and those built like it.
+        length: Tokens read and written; the last one that is written is read by nobody.
+        spiking: Whether each term carries the site whose spikes feed it.
+
+    Examples:
+        >>> from spikelm.catalog.energy import decoder_terms
+        >>> facts = {"model_type": "llama", "num_hidden_layers": 30, "hidden_size": 576, "intermediate_size": 1536}
+        >>> facts |= {"num_attention_heads": 9, "num_key_value_heads": 3}
+        >>> sum(term.macs for term in decoder_terms(facts, length=1, spiking=False))  # 106 M weights, and one token
+        106202880
+    """
+    try:
+        if facts["model_type"] == "gpt2":
+            hidden = facts["n_embd"]
+            sizes = facts["n_layer"], hidden, facts.get("n_inner") or 4 * hidden
+            return causal_terms(*sizes, length, "h" if spiking else None)
+        hidden, heads = facts["hidden_size"], facts["num_attention_heads"]
+        return llama_terms(
+            facts["num_hidden_layers"],
+            hidden,
+            facts["intermediate_size"],
+            heads,
+            facts.get("num_key_value_heads") or heads,
+            facts.get("head_dim") or hidden // heads,
+            length,
+            "layers" if spiking else None,
+        )
+    except KeyError as error:
+        kind = facts.get("model_type", "model of no known type")
+        raise ConfigError(f"the matmuls of a {kind} are not known: its config.json has no {error}") from error
 
 
 def lm_head_terms(hidden: int, vocab: int, target: int, beams: int = 1) -> list[Term]:

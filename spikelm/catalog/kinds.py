@@ -31,6 +31,7 @@ from spikelm.rules import Rule
 
 LABELLED = ("classification", "regression")
 UNLABELLED = ("pretrain", "general")
+LM = "lm"  # causal language modelling, which a kind has to name among its tasks
 ALL = (*LABELLED, "seq2seq", *UNLABELLED)
 
 _RIVALS = "spikelm.rivals."

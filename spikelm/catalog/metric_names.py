@@ -1,7 +1,7 @@
 """The metrics by name: what a task may ask for in `task.metrics`, checked before anything is trained.
 
-Each is one entry here and one in the table LABEL_METRICS of spikelm/measure/metrics.py or TEXT_METRICS of
-text_metrics.py, which names the function that computes it. What
+Each is one entry here and one in the table LABEL_METRICS of spikelm/measure/metrics.py, TEXT_METRICS of
+text_metrics.py or LM_METRICS of perplexity.py, which names the function that computes it. What
 pretraining and general distillation report is theirs alone and not chosen by name, and so is `entity_accuracy`, which
 the embedded text pairs report because their makers know every name, trade and town.
 """
@@ -13,15 +13,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric in percent, and the kinds of task it fits."""
+    """A metric, and the kinds of task it fits; in percent, unless lower is better."""
 
     title: str
     tasks: tuple[str, ...]
     labels: int | None = None  # it is for tasks with so many labels; None: with any number
+    lower: bool = False  # is better
 
 
 METRICS = {
-    "accuracy": Metric("accuracy", ("classification",)),
+    "perplexity": Metric("perplexity per token", ("lm",), lower=True),
+    "word_perplexity": Metric("perplexity per word", ("lm",), lower=True),
+    "bits_per_byte": Metric("bits per byte", ("lm",), lower=True),
+    "loss": Metric("loss per token", ("lm",), lower=True),
+    "accuracy": Metric("accuracy", ("classification", "lm")),
     "f1": Metric("F1 of the second label", ("classification",), labels=2),
     "matthews": Metric("Matthews correlation", ("classification",)),
     "pearson": Metric("Pearson correlation", ("regression",)),
@@ -39,3 +44,8 @@ METRICS = {
 def valid_metrics(task_kind: str, labels: int) -> list[str]:
     """The names that a task of a kind with so many labels may ask for."""
     return [name for name, metric in METRICS.items() if task_kind in metric.tasks and metric.labels in (None, labels)]
+
+
+def lower_is_better(name: str) -> bool:
+    """Whether a low value of a metric is a good one."""
+    return name in METRICS and METRICS[name].lower

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spikelm.catalog.kinds import ALL, LABELLED, UNLABELLED, Kind, kind_of
+from spikelm.catalog.kinds import ALL, LABELLED, LM, UNLABELLED, Kind, kind_of
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 
@@ -11,6 +11,7 @@ TASKS = {
     "pretrain": ("pretrain", "pretrain"),
     "general": ("general_distill", "general_distill"),
     "seq2seq": ("sum/*", "sum/xsum"),
+    "lm": ("lm/*", "lm/embedded"),
     "classification": ("glue/*", "glue/sst2"),
     "regression": ("glue/*", "glue/sst2"),
 }
@@ -19,7 +20,7 @@ TASKS = {
 def check_backbone(config: Config) -> None:
     """Raise a ConfigError that names the key, its value and what is valid."""
     size, kind = config.backbone, kind_of(config.backbone)
-    if kind.tasks != ALL:
+    if kind.tasks != ALL or config.task.kind == LM:
         _check_task(config, kind)
     if size.decoder_layers is not None and not kind.decoder:
         raise ConfigError(f"backbone.decoder_layers={size.decoder_layers} is not valid; a {kind.title} has no decoder")

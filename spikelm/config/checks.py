@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from spikelm.catalog.checkpoint_files import pinned, read_kind, read_sizes, refuse_other_size, size_names
-from spikelm.catalog.kinds import KINDS, UNLABELLED
+from spikelm.catalog.kinds import KINDS, LM, UNLABELLED
 from spikelm.config.check_backbone import check_backbone
 from spikelm.config.check_specs import check_neuron, check_operator, check_quantizer
 from spikelm.config.paths import default_runs_dir
@@ -194,8 +194,8 @@ def check(config: Config) -> None:
     if config.task.kind == "general" or (config.converted and config.distill.start.weights == "general"):
         check_stage("general", config.general, config)
     check_distill(config)
-    check_task(config.task, config.backbone.positions)
-    if config.task.kind == "seq2seq" and config.select == "released":
+    check_task(config.task, config.backbone.positions, config.stage.max_length)
+    if config.task.kind in ("seq2seq", LM) and config.select == "released":
         raise ConfigError(f"select=released: no code was released for {config.task.name}", "select=last or best_dev")
     check_source(config.source)
     check_neuron(config.neuron, "neuron")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spikelm.catalog.kinds import UNLABELLED
+from spikelm.catalog.kinds import LM, UNLABELLED
 from spikelm.config.recorded import to_record
 from spikelm.config.settings.backbone import VariantConfig
 from spikelm.config.settings.convert import ConvertConfig
@@ -16,6 +16,7 @@ from spikelm.config.settings.specs import ClassSpec
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 STAGES = ("pretrain", "general", "finetune", "teacher")
 OF_TEXT_PAIRS = ("languages", "source_length", "target_length", "generate")
+OF_RUNNING_TEXT = ("window", "stride", "most_tokens", "detokenise")
 DATA = ("splits", "official_rows", "file_columns", "options")  # mappings whose keys are no settings
 
 
@@ -35,6 +36,8 @@ def applicable(config: Config) -> dict[str, Any]:
         record["distill"] = {"name": config.distill.name}
     if config.task.kind != "seq2seq":
         record["task"] = {key: value for key, value in record["task"].items() if key not in OF_TEXT_PAIRS}
+    if config.task.kind != LM:
+        record["task"] = {key: value for key, value in record["task"].items() if key not in OF_RUNNING_TEXT}
     record.get("finetune", {}).pop("seed", None)  # it is the seed of an earlier run that a stage names
     if not config.spiking:
         for stage in STAGES:

@@ -22,6 +22,7 @@ from spikelm.measure.metrics import (
     glue_scores,
     update_metrics,
 )
+from spikelm.measure.perplexity import LM_METRICS
 from spikelm.measure.text_metrics import TEXT_METRICS
 
 torch.set_num_threads(1)
@@ -130,7 +131,8 @@ def test_what_cannot_be_scored_is_named() -> None:
 
 
 def test_every_name_has_its_function_and_every_function_its_name() -> None:
-    assert set(METRICS) == {*LABEL_METRICS, *TEXT_METRICS}
+    assert set(METRICS) == {*LABEL_METRICS, *TEXT_METRICS, *LM_METRICS}
+    assert {name for name, metric in METRICS.items() if "lm" in metric.tasks} == set(LM_METRICS)
     assert {name for name, metric in METRICS.items() if "seq2seq" in metric.tasks} == set(TEXT_METRICS)
     for kind, labels in (("classification", 2), ("classification", 3), ("regression", 1)):
         assert set(glue_metrics(valid_metrics(kind, labels), labels)) == set(valid_metrics(kind, labels))

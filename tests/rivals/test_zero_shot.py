@@ -17,9 +17,10 @@ from spikelm.data.batches.causal_blocks import CausalBatches
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.tokens.bpe import train_bpe
 from spikelm.data.tokens.packed import PackedDocuments
+from spikelm.data.tokens.running_text_tokenizer import end_of_text, marked
 from spikelm.errors import ConfigError
 from spikelm.models.gpt2 import build_gpt2, load_gpt2
-from spikelm.rivals.gpt2_zero_shot.prompts import PROMPT, end_of_text, marked, prompt_tokenizer
+from spikelm.rivals.gpt2_zero_shot.prompts import PROMPT, prompt_tokenizer
 from spikelm.rivals.gpt2_zero_shot.zero_shot import PromptGenerator, first_sentences, padded_left
 from spikelm.training.causal import CausalModule
 from spikelm.training.generation import Split

@@ -1,4 +1,4 @@
-"""What is learned: a task with labels, text pairs to learn to write, or text to pretrain and distil on."""
+"""What is learned: labels, text pairs to learn to write, running text to go on with, or text to pretrain on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from omegaconf import MISSING
 
-from spikelm.catalog.kinds import ALL, UNLABELLED
+from spikelm.catalog.kinds import ALL, LM, UNLABELLED
 from spikelm.catalog.metric_names import valid_metrics
-from spikelm.config.settings.fields import NO_RUN, setting
+from spikelm.config.settings.fields import LEFT_OUT, NO_RUN, setting
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 
@@ -32,7 +32,7 @@ class TaskConfig:
     """A task is one YAML. Fields that say how to read it decide nothing: what is read is in the hash of its content."""
 
     name: str = MISSING
-    kind: str = setting(MISSING, Rule(choices=ALL))
+    kind: str = setting(MISSING, Rule(choices=(*ALL, LM)))
     columns: list[str] = setting([])
     labels: list[str] = setting([])
     metrics: list[str] = setting([])  # the first one is the headline
@@ -56,14 +56,29 @@ class TaskConfig:
     source_length: int = setting(0, COUNT)  # most tokens of a source
     target_length: int = setting(0, COUNT)  # of a target
     generate: GenerateConfig = setting(GenerateConfig)
+    # what follows is for language modelling: how the perplexity of a text is measured
+    window: int = setting(
+        0, COUNT, counts_as={0: LEFT_OUT}
+    )  # tokens that are read at a time; 0: the stage's max_length
+    stride: int = setting(0, COUNT, counts_as={0: LEFT_OUT})  # tokens by which windows advance; 0: the window's
+    most_tokens: int = setting(0, COUNT, counts_as={0: LEFT_OUT})  # the text's first, to a paragraph's end; 0: all
+    detokenise: str = setting("none", Rule(choices=("none", "wikitext")), counts_as={"none": LEFT_OUT})
 
 
-def check_task(task: TaskConfig, positions: int) -> None:
-    """Whether its metrics fit it, and whether text pairs can be read and written."""
+def check_task(task: TaskConfig, positions: int, max_length: int) -> None:
+    """Whether its metrics fit it, and whether text pairs or windows can be read; `max_length` is the stage's."""
     if task.kind not in UNLABELLED:
         _check_metrics(task)
     if task.kind == "seq2seq":
         _check_text_pairs(task, positions)
+    if task.kind == LM:
+        _check_windows(task, positions, max_length)
+
+
+def window_and_stride(task: TaskConfig, max_length: int) -> tuple[int, int]:
+    """How many tokens a window of a perplexity reads, and by how many windows advance; `max_length` is the stage's."""
+    window = task.window or max_length
+    return window, task.stride or window
 
 
 def _check_metrics(task: TaskConfig) -> None:
@@ -95,3 +110,19 @@ def _check_text_pairs(task: TaskConfig, positions: int) -> None:
     for key, length in {**lengths, "generate.max_length": longest}.items():
         if length > positions:
             raise ConfigError(f"task.{key}={length} is longer than backbone.positions={positions}")
+
+
+def _check_windows(task: TaskConfig, positions: int, max_length: int) -> None:
+    if task.files:
+        fix = "running text is read with source=local source.root=DIR"
+        raise ConfigError("task.files is for labelled rows", fix)
+    if not task.splits:
+        raise ConfigError(f"task.splits of {task.name} is empty", 'task.splits={validation: ""}')
+    window, stride = window_and_stride(task, max_length)
+    if window > positions:
+        raise ConfigError(
+            f"task.window={window} is longer than backbone.positions={positions}", f"task.window={positions}"
+        )
+    if stride > window:
+        what = f"task.stride={stride} is above the window of {window} tokens: text between windows would not count"
+        raise ConfigError(what, f"task.stride={window} or less")

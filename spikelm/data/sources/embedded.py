@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from spikelm.catalog.kinds import LM
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.errors import DataError
 
+RUNNING_TEXT = ("embedded",)  # tasks of language modelling
+
 
 def embedded_name(task: TaskConfig) -> str:
     """The micro-world's name of a task, which it must have."""
-    text_pairs = task.kind == "seq2seq"
-    name = task.name.rpartition("/")[2] if text_pairs else task.name.removeprefix("glue/")
-    names = microworld.SEQ2SEQ_TASKS if text_pairs else microworld.TASKS
+    labelled = task.kind not in ("seq2seq", LM)
+    name = task.name.removeprefix("glue/") if labelled else task.name.rpartition("/")[2]
+    names = {"seq2seq": microworld.SEQ2SEQ_TASKS, LM: RUNNING_TEXT}.get(task.kind, microworld.TASKS)
     if name not in names:
         on_hub = f"source=hub reads it from {task.repo}" if task.repo else "source=hub task.repo=OWNER/NAME"
         raise DataError(

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from spikelm.catalog.kinds import LM
 from spikelm.catalog.revisions import branch_warning, commit_of, is_commit
 from spikelm.config.settings.source import HubText, SourceConfig
 from spikelm.config.settings.task import TaskConfig
@@ -52,7 +53,7 @@ def task_repository(task: TaskConfig, source: SourceConfig) -> Repository:
     """Where the hub has a task: in its own repository, else as a configuration of the source's GLUE."""
     if task.repo:
         return Repository(task.repo, task.hub, task.revision)
-    if task.kind == "seq2seq" or not task.hub:
+    if task.kind in ("seq2seq", LM) or not task.hub:
         fix = "task.repo=OWNER/NAME, or read it with source=local"
         raise DataError(f"{task.name} has no repository on the hub", fix)
     return Repository(source.glue or GLUE, task.hub, source.revision)
@@ -189,7 +190,7 @@ def held_out(index: int) -> bool:
 
 def read_repository(text: HubText, paths: Sequence[Path]) -> Iterator[Document]:
     """One document per row, its lines being paragraphs; or, where rows are sentences, per SENTENCES rows."""
-    texts = chain.from_iterable(map(_texts, paths))
+    texts = chain.from_iterable(map(row_texts, paths))
     if text.rows == "sentences":
         return chunks((line for row in texts if (line := " ".join(row.split()))), SENTENCES)
     return (document for row in texts if (document := _article(row)))
@@ -199,7 +200,8 @@ def _article(text: str) -> Document:
     return [sentence for line in text.split("\n") if line.strip() for sentence in plain_sentences(line.strip())]
 
 
-def _texts(path: Path) -> Iterator[str]:
+def row_texts(path: Path) -> Iterator[str]:
+    """The column of text of every row of a file."""
     for index, row in enumerate(stream_rows(path)):
         text = row.get(COLUMN)
         if not isinstance(text, str):

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from spikelm.catalog.kinds import LM
 from spikelm.config.settings.fields import FINE_TUNING, decided
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
@@ -15,6 +16,7 @@ from spikelm.data.sources.embedded import embedded_name
 from spikelm.data.sources.hub import GLUE, task_repository, text_repositories
 from spikelm.data.sources.loaded import content_hash
 from spikelm.data.sources.rows import load_rows
+from spikelm.data.sources.running_text import load_running_text
 from spikelm.data.sources.task_files import task_files, task_root
 from spikelm.data.sources.text_pairs import load_text_pairs, text_pair_files
 from spikelm.data.sources.unlabelled_rows import other_rows, unlabelled_row_files
@@ -40,12 +42,14 @@ def source_identity(
             identity["others"] = {"repo": source.glue or GLUE, "revision": source.revision}
     elif task.kind in WITHOUT_ROWS:
         identity = {"name": source.name, "content": documents_hash(source, cache, task_rows)}
+    elif task.kind == LM:
+        identity = {"name": source.name, "content": load_running_text(task, source, cache).content_hash}
     else:
         identity = {"name": source.name, "content": _rows_hash(task, source, cache)}
         if task_rows:
             identity["others"] = _others_hash(task, source, cache, task_rows)
     # Without a file the tokenizer is trained on the pretraining text, which is in the pretrained run's identity.
-    own_file = tokenizer_file if task.kind == "seq2seq" else vocab_file
+    own_file = tokenizer_file if task.kind in ("seq2seq", LM) else vocab_file
     return {**identity, "tokenizer": file_hash(own_file(source.tokenizer))} if source.tokenizer else identity
 
 
@@ -56,7 +60,7 @@ def _embedded_identity(task: TaskConfig, source: SourceConfig, task_rows: int | 
     if task.kind == "seq2seq":
         del identity["documents"]  # text pairs are not made of documents
         return {**identity, "version": f"seq2seq/{microworld.SEQ2SEQ_VERSION}"}
-    version = microworld.version_of(name)
+    version = microworld.version_of("" if task.kind == LM else name)
     return {**identity, "version": max(version, microworld.TWO_TEXTS_VERSION) if task_rows else version}
 
 
@@ -65,6 +69,8 @@ def _hub_identity(task: TaskConfig, source: SourceConfig) -> dict[str, Any]:
     if task.kind in WITHOUT_ROWS:
         text = [asdict(text) for text in text_repositories(source)]
         return {"name": source.name, "text": text, "documents": source.documents}
+    if task.kind == LM:
+        return {"name": source.name, "text": asdict(task_repository(task, source)), "documents": source.documents}
     return {
         "name": source.name,
         "rows": asdict(task_repository(task, source)),

@@ -24,7 +24,6 @@ _CLOSING = ('"', ")", "]", "'", "''")
 _SENTENCE = re.compile(r"""(?<=[.!?])(["')\]]*)\s+(?=["'(\[]*[A-Z0-9])""")
 _DETOKENISE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r" ?@([-,.])@ ?"), r"\1"),
-    (re.compile(r"<unk>"), UNKNOWN),
     (re.compile(r'" ([^"]*) "'), r'"\1"'),
     (re.compile(r" ([,.;:!?%)\]}])"), r"\1"),
     (re.compile(r"([(\[{]) "), r"\1"),
@@ -127,9 +126,14 @@ def _marked(path: Path) -> Iterator[tuple[str, bool]]:
     for _, raw in chain(numbered_lines(path), [(0, "")]):
         after = raw.strip()
         if current is not None:
-            yield current, not before and not after and bool(_TITLE.fullmatch(current))
+            yield current, is_title(before, current, after)
             before = current
         current = after
+
+
+def is_title(before: str, line: str, after: str) -> bool:
+    """Whether a line is the title of an article, by the lines around it."""
+    return not before.strip() and not after.strip() and bool(_TITLE.fullmatch(line.strip()))
 
 
 def _articles(path: Path) -> Iterator[list[str]]:
@@ -177,8 +181,9 @@ def _has_word(text: str) -> bool:
     return any(char.isalnum() for char in text)
 
 
-def detokenised(text: str) -> str:
-    """WikiText's marks and spaces around punctuation undone."""
+def detokenised(text: str, unknown: str = UNKNOWN) -> str:
+    """WikiText's marks and spaces around punctuation undone, and another sign for its <unk>."""
+    text = text.replace("<unk>", unknown)
     for pattern, replacement in _DETOKENISE:
         text = pattern.sub(replacement, text)
     return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 Better = Literal["higher", "lower", ""]
-LOWER = ("loss", "perplexity", "energy", "seconds")
+LOWER = ("loss", "perplexity", "bits_per_byte", "energy", "seconds")
 #: columns of tables that are settings, counts or words
 NEITHER = (
     *("T", "weight_bits", "act_bits", "levels", "firing", "events", "virtual_steps"),

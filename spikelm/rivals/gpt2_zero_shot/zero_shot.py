@@ -20,12 +20,13 @@ from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch, reversed_rows, step_seed
 from spikelm.data.batches.causal_blocks import CausalBatches
 from spikelm.data.tokens.bpe import TextPairTokenizer
+from spikelm.data.tokens.running_text_tokenizer import end_of_text, load_text_tokenizer, marked
 from spikelm.data.tokens.sentence_split import sentences
 from spikelm.measure.generated_text import measure_plain_generation
 from spikelm.measure.trained_model import Measured, measure_plain
 from spikelm.models.architecture import Architecture
 from spikelm.models.gpt2 import build_gpt2, load_gpt2
-from spikelm.rivals.gpt2_zero_shot.prompts import end_of_text, load_prompt_tokenizer, load_text_tokenizer, marked
+from spikelm.rivals.gpt2_zero_shot.prompts import load_prompt_tokenizer
 from spikelm.training.causal import CausalModule
 from spikelm.training.generation import Generator
 from spikelm.training.modules import StageModule

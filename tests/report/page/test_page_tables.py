@@ -10,6 +10,7 @@ import pytest
 from made_up import run_id, write
 from made_up_tables import cell, write_table
 
+from spikelm.catalog.metric_names import METRICS, lower_is_better
 from spikelm.report.page.better import better
 from spikelm.report.page.site import Site
 from spikelm.report.query import rerun
@@ -66,3 +67,5 @@ def test_which_way_is_better() -> None:
     directions = {"avg": "higher", "mnli_m": "higher", "xsum_energy": "lower", "energy_fp16": "lower", "T": ""}
     directions |= {"loss": "lower", "mlm_loss": "lower", "act_bits": "", "firing": "", "rougeL": "higher"}
     assert {name: better(name) for name in directions} == directions
+    for name, metric in METRICS.items():
+        assert (better(name) == "lower") == metric.lower == lower_is_better(name), name
