@@ -21,7 +21,12 @@ PACKAGE = "package:"  # package:NAME is the folder model/ of an installed packag
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the latter is read by torch with weights_only
 TOKENIZERS = ("tokenizer*.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model")
 #: kinds that backbone=hf recognises by the config.json of the weights: those of transformers' own weights
-RECOGNISED = tuple(name for name, kind in KINDS.items() if kind.transformers and kind.weights == name)
+RECOGNISED = {
+    model_type: name
+    for name, kind in KINDS.items()
+    if kind.transformers and kind.weights == name
+    for model_type in (name, *kind.family)
+}
 BERT_SIZES = {
     "layers": "num_hidden_layers",
     "hidden": "hidden_size",
@@ -46,6 +51,10 @@ GPT2_SIZES = {
     "intermediate": "n_inner",
     "positions": "n_positions",
     "vocab": "vocab_size",
+}
+#: kind's option -> its key in config.json, where a kind has more sizes than its backbone says
+MORE_SIZES = {
+    "llama": {"key_value_heads": "num_key_value_heads", "head_size": "head_dim", "tied": "tie_word_embeddings"}
 }
 #: model_type of the weights -> backbone's key -> theirs, where they are not BERT's
 SIZES = {"bart": SEQ2SEQ_SIZES, "mbart": SEQ2SEQ_SIZES, "gpt2": GPT2_SIZES}
@@ -164,7 +173,14 @@ def read_kind(path: str) -> str:
     kind = str(_read_config(file, "known").get("model_type"))
     if kind not in RECOGNISED:
         raise ConfigError(f"{file}: model_type is {kind!r}, expected one of: {', '.join(RECOGNISED)}")
-    return kind
+    return RECOGNISED[kind]
+
+
+def read_options(path: str, kind: str) -> dict[str, Any]:
+    """What only this kind of backbone has, from the checkpoint's config.json."""
+    names = MORE_SIZES.get(kind, {})
+    config = _read_config(weights_folder(path) / "config.json", kind.upper()) if names else {}
+    return {ours: config[theirs] for ours, theirs in names.items() if config.get(theirs) is not None}
 
 
 def size_names(kind: str) -> dict[str, str]:
@@ -175,17 +191,17 @@ def size_names(kind: str) -> dict[str, str]:
 def read_sizes(path: str, kind: str = "bert") -> dict[str, int]:
     """The backbone's sizes from the checkpoint's config.json, which must be of the backbone's kind."""
     file = weights_folder(path) / "config.json"
-    config, expected = _read_config(file, kind.upper()), KINDS[kind].weights
+    config, facts = _read_config(file, kind.upper()), KINDS[kind]
     try:
-        if expected == "gpt2":  # null there: four times the width
+        if facts.weights == "gpt2":  # null there: four times the width
             config["n_inner"] = config.get("n_inner") or 4 * config["n_embd"]
         sizes = {ours: int(config[theirs]) for ours, theirs in size_names(kind).items()}
         sizes["positions"] -= KINDS[kind].unused_positions(int(config.get("pad_token_id") or 0))
     except (ValueError, KeyError) as error:
         raise ConfigError(f"{file} is not the config of a {kind.upper()} checkpoint: {error!r}") from error
-    if config.get("model_type") != expected:
+    if not facts.reads(str(config.get("model_type"))):
         raise ConfigError(
-            f"{file}: model_type is {config.get('model_type')!r}, expected {expected!r}",
+            f"{file}: model_type is {config.get('model_type')!r}, expected {facts.weights!r}",
             "set backbone.kind to the model's",
         )
     return sizes

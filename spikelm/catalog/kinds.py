@@ -12,13 +12,14 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Literal
 
-from spikelm.catalog.energy import Term, encoder_terms, rwkv_terms, spikformer_terms
+from spikelm.catalog.energy import Term, decoder_terms, encoder_terms, rwkv_terms, spikformer_terms
 from spikelm.catalog.parameters import (
     bart_parameters,
     bert_parameters,
     bertsum_parameters,
     elmo_parameters,
     gpt2_parameters,
+    llama_parameters,
     mbart_parameters,
     ptgen_parameters,
     roberta_parameters,
@@ -37,6 +38,13 @@ ALL = (*LABELLED, "seq2seq", *UNLABELLED)
 _RIVALS = "spikelm.rivals."
 _ENCODER = "spikelm.training.encoders.architecture"
 _SEQ2SEQ = "spikelm.training.seq2seq.architecture"
+_DECODER = "spikelm.training.decoders.architecture"
+
+#: model types of transformers that are built like Llama; tests/spiking/test_llama_family.py tries each of them
+LLAMA_FAMILY = (
+    *("llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "olmo", "olmo2"),
+    *("granite", "helium", "cohere", "stablelm", "exaone4", "seed_oss"),
+)
 
 Parameters = Callable[[Size, bool, int], int]  # of a size, with its pretraining heads or so many labels
 Matmuls = Callable[[int, int, int, int], list[Term]]  # of layers, hidden, intermediate and length
@@ -54,10 +62,12 @@ class Kind:
     options: Mapping[str, Rule] = field(default_factory=dict)  # of backbone.options
     # model_type of the weights that it, or its teacher where it has no plain form, can start from (backbone.path)
     weights: str = ""
+    family: tuple[str, ...] = ()  # further model types that its weights may be of
     starts: str = ""  # the kind that is pretrained before a task with text pairs; empty: none
     next_sentence: bool = False  # pretraining predicts the next sentence beside the masked words
     positions_after_pad: bool = False  # the first token's position is the padding's id + 1, so that many are never used
     seq2seq: bool = False  # an encoder-decoder whose matmuls are counted as BART's
+    causal: bool = False  # a decoder of transformers, which goes on from the text before
     decoder: bool = False  # has backbone.decoder_layers
     untrained: bool = False  # fine-tuning may have no steps
     own_tokens: bool = False  # tokenises in a way of its own, when it runs: spikelm-prepare leaves that to it
@@ -69,7 +79,11 @@ class Kind:
     @property
     def is_encoder(self) -> bool:
         """Whether it is an encoder of transformers."""
-        return bool(self.transformers) and not self.seq2seq
+        return bool(self.transformers) and not self.seq2seq and not self.causal
+
+    def reads(self, model_type: str) -> bool:
+        """Whether it can start from weights of a model type of transformers."""
+        return bool(model_type) and model_type in (self.weights, *self.family)
 
     def unused_positions(self, pad: int) -> int:
         """Rows of the table of positions that no token uses, with padding of an id."""
@@ -152,7 +166,7 @@ KINDS = {
     "rwkv": Kind(
         "SpikeGPT",
         f"{_RIVALS}spikegpt.spikegpt_training.architecture",
-        tasks=("pretrain",),
+        tasks=("pretrain", LM),
         neuron="spiking",
         options={"max_logit_l2": _POSITIVE},
         parameters=rwkv_parameters,
@@ -200,14 +214,28 @@ KINDS = {
     "gpt2": Kind(
         "GPT-2",
         f"{_RIVALS}gpt2_zero_shot.zero_shot.architecture",
-        tasks=("pretrain", "seq2seq"),
-        neuron="plain",
+        transformers="GPT2",
+        tasks=("pretrain", "seq2seq", LM),
         options=dict.fromkeys(("top_k", "new_tokens", "sentences"), _COUNT),
         weights="gpt2",
+        causal=True,
         starts="gpt2",
         untrained=True,
         own_tokens=True,
         saved_parameters=gpt2_parameters,
+    ),
+    "llama": Kind(
+        "Llama",
+        _DECODER,
+        transformers="Llama",
+        tasks=(LM,),
+        options={**dict.fromkeys(("key_value_heads", "head_size"), _COUNT), "tied": Rule(flag=True)},
+        weights="llama",
+        family=LLAMA_FAMILY,
+        causal=True,
+        untrained=True,
+        own_tokens=True,
+        saved_parameters=llama_parameters,
     ),
 }
 
@@ -236,8 +264,25 @@ def own_class(name: str) -> Any:
     return None
 
 
+def decoder_facts(size: Size) -> dict[str, Any]:
+    """The sizes of a decoder as its config.json would have them."""
+    if size.kind == "gpt2":
+        return {"model_type": "gpt2", "n_layer": size.layers, "n_embd": size.hidden, "n_inner": size.intermediate}
+    return {
+        "model_type": "llama",
+        "num_hidden_layers": size.layers,
+        "hidden_size": size.hidden,
+        "intermediate_size": size.intermediate,
+        "num_attention_heads": size.heads,
+        "num_key_value_heads": size.options.get("key_value_heads"),
+        "head_dim": size.options.get("head_size"),
+    }
+
+
 def plain_terms(size: Size, length: int) -> list[Term]:
     """The matmuls of the plain model of a backbone's sizes."""
+    if kind_of(size).causal:
+        return decoder_terms(decoder_facts(size), length, spiking=False)
     count = kind_of(size).plain
     if count is None:
         raise ValueError(f"the matmuls of a {size.kind} depend on more than one length")
@@ -246,5 +291,7 @@ def plain_terms(size: Size, length: int) -> list[Term]:
 
 def spiking_terms(size: Size, length: int) -> list[Term]:
     """The matmuls of the spiking model, each with the site that feeds it."""
+    if kind_of(size).causal:
+        return decoder_terms(decoder_facts(size), length, spiking=True)
     count = kind_of(size).spiking
     return count(size.layers, size.hidden, size.intermediate, length) if count else plain_terms(size, length)

@@ -104,6 +104,15 @@ def gpt2_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
     return (size.vocab + size.positions) * h + size.layers * layer + 2 * h
 
 
+def llama_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
+    """Llama, whose queries may share heads of keys and values; its head is tied unless `options.tied` is false."""
+    h, i, own = size.hidden, size.intermediate, size.options
+    head = own.get("head_size") or h // size.heads
+    queries, keys = size.heads * head, (own.get("key_value_heads") or size.heads) * head
+    layer = 2 * h * queries + 2 * h * keys + 3 * h * i + 2 * h
+    return size.vocab * h * (1 if own.get("tied", True) else 2) + size.layers * layer + h
+
+
 def _norms(size: Size) -> int:
     """One after each of the six linears of a layer."""
     return 5 * 2 * size.hidden + 2 * size.intermediate

@@ -76,7 +76,7 @@ def _check_neuron(config: Config, kind: Kind) -> None:
             f"neuron={config.neuron.name} is not valid; {told} has no plain form: its neurons spike",
             "choose another neuron",
         )
-    if config.quantized:
+    if config.quantized and kind.neuron != "any":
         raise ConfigError(
             f"weights={config.weights.name} is not valid; {told} is not quantised", "weights=none, or a BERT"
         )
@@ -125,10 +125,34 @@ def _check_student(config: Config) -> None:
         )
 
 
+def _check_heads(config: Config) -> None:
+    """Several queries may share heads of keys and values; rotary positions turn pairs of values."""
+    size, own = config.backbone, config.backbone.options
+    if size.heads % own.get("key_value_heads", size.heads):
+        raise ConfigError(
+            f"backbone.options.key_value_heads={own['key_value_heads']} does not divide backbone.heads={size.heads}"
+        )
+    if (head := own.get("head_size") or size.hidden // size.heads) % 2:
+        raise ConfigError(f"heads of {head} values cannot have rotary positions, which turn pairs", "an even size")
+
+
 def _check_prompt(config: Config) -> None:
-    """A prompt and its answer fit, and nothing is trained between them."""
+    """A prompt and its answer fit, and nothing is trained between them; GPT-2 spikes as a language model only."""
+    if config.task.kind == LM:
+        return
+    if config.converted:
+        changed = f"neuron={config.neuron.name}" if config.spiking else f"weights={config.weights.name}"
+        raise ConfigError(
+            f"{changed} is not valid; GPT-2 on {config.task.name} is a plain model",
+            "neuron=ann weights=none, or task=lm/embedded",
+        )
     if config.task.kind != "seq2seq":
         return
+    if missing := [name for name in kind_of(config.backbone).options if name not in config.backbone.options]:
+        raise ConfigError(
+            f"backbone.options.{missing[0]} is not said, which a GPT-2 needs for {config.task.name}",
+            "backbone=gpt2_mini backbone.path=FOLDER",
+        )
     if config.finetune.steps != 0:
         raise ConfigError(
             f"finetune.steps={config.finetune.steps} is not valid; GPT-2 writes summaries without training",
@@ -145,4 +169,4 @@ def _check_prompt(config: Config) -> None:
 
 
 #: what else is checked of a kind
-MORE = {"rwkv": _check_causal, "spikformer": _check_student, "gpt2": _check_prompt}
+MORE = {"llama": _check_heads, "rwkv": _check_causal, "spikformer": _check_student, "gpt2": _check_prompt}

@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from spikelm.catalog.checkpoint_files import pinned, read_kind, read_sizes, refuse_other_size, size_names
+from spikelm.catalog.checkpoint_files import (
+    pinned,
+    read_kind,
+    read_options,
+    read_sizes,
+    refuse_other_size,
+    size_names,
+)
 from spikelm.catalog.kinds import KINDS, LM, UNLABELLED
 from spikelm.config.check_backbone import check_backbone
 from spikelm.config.check_specs import check_neuron, check_operator, check_quantizer
@@ -141,6 +148,11 @@ def _read_weights(backbone: Any) -> None:
             backbone[key] = value
         else:
             refuse_other_size(key, backbone[key], value, backbone.path)
+    for key, value in read_options(backbone.path, backbone.kind).items():
+        if key in backbone.options:
+            refuse_other_size(f"options.{key}", backbone.options[key], value, backbone.path)
+        else:
+            OmegaConf.update(backbone, f"options.{key}", value, force_add=True)
 
 
 def _refuse_unknown(cfg: Any, schema: Any, prefix: str) -> None:

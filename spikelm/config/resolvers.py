@@ -38,6 +38,11 @@ def _by_task(values: Any, other: Any, *, _root_: Any) -> Any:
     return values.get(str(_root_.task.name).rpartition("/")[2], other)
 
 
+def _unless_weights(value: Any, *, _root_: Any) -> Any:
+    """A value where the backbone starts from scratch; 0 where it has weights, which are taken as they are."""
+    return 0 if _root_.backbone.path else value
+
+
 def _bits_for(levels: int) -> int | str:
     """Bits that hold one of so many levels; three of them are called ternary."""
     return "ter" if int(levels) == 3 else (int(levels) - 1).bit_length()
@@ -81,6 +86,7 @@ RESOLVERS: dict[str, Callable[..., Any]] = {
     "package_dir": package_dir,  # ${package_dir:name} is the folder of an installed plugin
     "plus": _plus,  # ${plus:${.width},1} is one more than the width
     "sweep_jobs": _sweep_jobs,  # ${sweep_jobs:} is the number of jobs of hydra/launcher=parallel
+    "unless_weights": _unless_weights,  # ${unless_weights:1000} is 1000 steps, and none where weights are given
     "usable_cores": usable_threads,  # ${usable_cores:} is the number of threads for one job on this machine
 }
 

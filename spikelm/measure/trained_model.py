@@ -73,6 +73,16 @@ class EnergyDetail:
 
 
 @dataclass
+class TokenEnergy:
+    """Of a decoder that reads a text of so many tokens one by one: the mean energy of one of them, in mJ fp32."""
+
+    tokens: int
+    fp32: float | None  # None where none is claimed
+    ann_fp32: float
+    lm_head_fp32: float  # real-valued, and in none of the others
+
+
+@dataclass
 class Measured:
     """Energy by precision in mJ (None where none is claimed), that of the plain model, firing rates and audit."""
 
@@ -81,6 +91,7 @@ class Measured:
     firing_rate: FiringRates
     spike_driven: SpikeDriven
     energy_detail: EnergyDetail | None = None
+    energy_token: TokenEnergy | None = None
 
     def record(self) -> dict[str, Any]:
         """As a result holds it: what does not apply is left out."""
@@ -92,8 +103,9 @@ class Measured:
             for name in names:
                 if part[name] is None:
                     del part[name]
-        if self.energy_detail is None:
-            del record["energy_detail"]
+        for name in ("energy_detail", "energy_token"):
+            if record[name] is None:
+                del record[name]
         return record
 
 

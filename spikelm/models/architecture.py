@@ -36,6 +36,7 @@ class Architecture:
     general: StageBuilder | None = None
     fine_tuning: StageBuilder | None = None
     text_pairs: StageBuilder | None = None
+    language_modelling: StageBuilder | None = None
 
     @property
     def classes(self) -> tuple[Any, ...]:

@@ -43,7 +43,7 @@ def show_result(result: Result, directory: Path, console: Console, samples: int 
     table.add_column("compared with", justify="right")
     for row in [*_score_rows(result), *_energy_rows(result), *_firing_rows(result), *_text_rows(result)]:
         table.add_row(*row)
-    verdict, what = result.spike_driven, "encoder and decoder" if result.energy_detail else "encoder"
+    verdict, what = result.spike_driven, _audited(result)
     if verdict.decoding is not None:
         table.add_row("spike-driven, generating from the cache", verdict.decoding, "")
     table.add_row(f"spike-driven {what}", verdict.verdict, f"real-valued: {_short(verdict.real_valued)}")
@@ -157,8 +157,20 @@ def _firing_rows(result: Result) -> Iterator[tuple[str, str, str]]:
     yield f"{what}, weighted by MACs", rate_text(rate.mean, rate.unfolds), ""
 
 
+def _audited(result: Result) -> str:
+    """The part of the model that the audit's verdict is about."""
+    if result.energy_token:
+        return "decoder"
+    return "encoder and decoder" if result.energy_detail else "encoder"
+
+
 def _text_rows(result: Result) -> Iterator[tuple[str, str, str]]:
-    """What a generated text costs."""
+    """What a token of a language model costs, or a generated text."""
+    if token := result.energy_token:
+        if token.fp32 is not None:
+            against = f"{millijoules(token.ann_fp32)} ANN" if result.spikes else ""
+            yield f"energy fp32, one token of {token.tokens}", millijoules(token.fp32), against
+        yield "LM head fp32 a token, real-valued, apart", millijoules(token.lm_head_fp32), ""
     if result.energy_detail is None:
         return
     text = result.energy_detail.generated
@@ -178,6 +190,6 @@ def readable(name: str) -> str:
 
 
 def _short(modules: list[str]) -> str:
-    """Modules by name, those of an encoder or a decoder as one."""
-    names = [re.sub(r"\.(encoder|decoder)\..*", r".\1", module) for module in modules]
+    """Modules by name, those of an encoder, a decoder or the blocks of a language model as one."""
+    names = [re.sub(r"\.(encoder|decoder|layers|h|blocks)\..*", r".\1", module) for module in modules]
     return ", ".join(dict.fromkeys(names)) or "nothing"

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from spikelm.catalog.kinds import UNLABELLED
+from spikelm.catalog.kinds import LM, UNLABELLED
 from spikelm.config.paths import config_dir
 from spikelm.config.settings.backbone import VariantConfig
 from spikelm.config.settings.convert import ConvertConfig
@@ -46,7 +46,7 @@ def _start_of(config: Config) -> Config | None:
         return general_of(config)
     if weights == "previous":
         return previous_of(config)
-    random = config.task.kind == "seq2seq" and not config.kind.starts
+    random = config.task.kind == LM or (config.task.kind == "seq2seq" and not config.kind.starts)
     return pretraining_of(config) if config.pretrains and weights != "teacher" and not random else None
 
 
@@ -89,6 +89,8 @@ def teacher_of(config: Config) -> Config:
         select="last",
         force=False,
     )
+    if config.task.kind == LM and config.backbone.path:  # a language model as it is published: it has learned already
+        plain.finetune = replace(plain.finetune, steps=0, epochs=None)
     if config.kind.neuron == "spiking":  # without a plain form: taught by the BERT of its size
         plain.backbone = replace(config.backbone, kind="bert", options={})
     return pretraining_of(plain) if config.task.kind in UNLABELLED else replace(plain, seed=config.teacher.seed)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from spikelm.catalog.kinds import LLAMA_FAMILY
 from spikelm.errors import ConfigError
 
 HIDDEN = "hidden_states"
@@ -227,11 +228,6 @@ LLAMA = Stack(
     entry="layers.0",
     cached=True,
     heads=(Heads(None, None, Projection("self_attn.v_proj"), output="self_attn.o_proj"),),
-)
-#: model types of transformers with Llama's places; tests/spiking/test_llama_family.py tries each of them
-LLAMA_FAMILY = (
-    *("llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "olmo", "olmo2"),
-    *("granite", "helium", "cohere", "stablelm", "exaone4", "seed_oss"),
 )
 
 ARCHITECTURES: dict[str, tuple[Stack, ...]] = {

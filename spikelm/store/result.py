@@ -163,6 +163,15 @@ class EnergyDetail(ResultPart):
     lm_head_fp32: float = Field(description="of the LM head, real-valued, which `energy_mj` leaves out")
 
 
+class TokenEnergy(ResultPart):
+    """What a decoder has beside `energy_mj`: the mean energy of a token, in millijoules fp32."""
+
+    tokens: int = Field(description="read one by one, over which the mean is taken")
+    fp32: float | None = Field(description="null where none is claimed, as of a low-bit model")
+    ann_fp32: float = Field(description="of the ANN")
+    lm_head_fp32: float = Field(description="of the LM head, real-valued, which the others leave out")
+
+
 class Sample(ResultPart):
     """A generated text."""
 
@@ -264,6 +273,7 @@ class Result(ResultPart):
     energy_mj: EnergyMj
     energy_ann_mj: EnergyMj = Field(description="of the ANN of the same size")
     energy_detail: EnergyDetail | None = None
+    energy_token: TokenEnergy | None = None
     firing_rate: FiringRate
     spike_driven: SpikeDriven
     bits: Bits

@@ -95,6 +95,8 @@ def train_and_measure(
         model.load_state_dict(best.weights)
         metrics = reported_scores(config, best.scores, metrics)
     model.save_pretrained(run.model)
+    if stage.save_beside:
+        stage.save_beside(run.model)
     model.to(device)  # Lightning has brought it back to the CPU
     measured = stage.measure(model, samples) if stage.measure else measure_model(model, samples, config)
     measured.firing_rate.initial_per_site = initial

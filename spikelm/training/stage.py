@@ -12,7 +12,7 @@ from rich.console import Console
 from tokenizers import Tokenizer
 from torch import nn
 
-from spikelm.catalog.kinds import LABELLED
+from spikelm.catalog.kinds import LABELLED, LM
 from spikelm.config.settings.schema import Config
 from spikelm.data.batches.blocks import BlockBatches
 from spikelm.data.batches.by_step import Batch, RowBatches, StepBatches, evaluation_batches
@@ -40,6 +40,7 @@ BUILDERS = {
     "pretrain": "pretraining",
     "general": "general",
     "seq2seq": "text_pairs",
+    LM: "language_modelling",
     **dict.fromkeys(LABELLED, "fine_tuning"),
 }
 
@@ -67,6 +68,7 @@ class Stage:
     texts: Callable[[], Texts] | None = None  # where texts are generated
     weights: dict[str, str] | None = None  # the published weights it started from
     plain: Callable[[], nn.Module] | None = None  # loads the plain model that a conversion is made of
+    save_beside: Callable[[Path], None] | None = None  # puts what the model cannot be used without into its folder
 
 
 def build_stage(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:

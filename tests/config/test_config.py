@@ -44,6 +44,8 @@ NEEDS = {
     **{("system", name): ["task=sum/xsum"] for name in SUMMARIES},
     **{("task", f"lm/wikitext{size}"): ["source=hub"] for size in (2, 103)},
     ("task", "lm/text"): ["source=hub", "task.repo=some/text"],
+    **{("backbone", name): ["task=lm/embedded"] for name in ("llama_tiny", "llama_mini")},
+    ("backbone", "gpt2"): ["task=lm/wikitext103", "source=hub", "neuron=ann", *UNTRAINED["gpt2"]],
     **{("backbone", f"elmo_{scale}"): ["neuron=ann"] for scale in ("smoke", "mini", "paper")},
     **{
         ("backbone", f"{name}_{scale}"): ["neuron=ann", "task=sum/xsum", *UNTRAINED.get(name, [])]

@@ -9,11 +9,12 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from spikelm.catalog.kinds import LLAMA_FAMILY
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
 from spikelm.spiking import calibrate, load_pretrained, neurons, spikify
 from spikelm.spiking.kv_cache import SpikeCache
-from spikelm.spiking.sites import LLAMA, LLAMA_FAMILY
+from spikelm.spiking.sites import LLAMA
 
 SIZES = {
     "vocab_size": 100,

@@ -12,7 +12,7 @@ from spikelm.rules import Rule
 
 COUNT = Rule(whole=True, least=1)
 SHARE = Rule(least=0)
-ACTIVATIONS = ("gelu", "relu")
+ACTIVATIONS = ("gelu", "relu", "silu")
 
 
 @dataclass

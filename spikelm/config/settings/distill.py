@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spikelm.catalog.kinds import LM
 from spikelm.config.settings.fields import FINE_TUNING, GENERAL, NO_RUN, PRETRAINING, setting
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
@@ -114,7 +116,11 @@ def check_distill(config: Any) -> None:
         )
     _check_cache(distill)
     if config.task.kind == "seq2seq" and config.spiking:
-        _check_text_pairs(distill, config.task.name)
+        _refuse_for_labels(distill, config.task.name, {"start.frozen_embeddings": distill.start.frozen_embeddings})
+    if config.task.kind == LM and config.distills:
+        _refuse_for_labels(distill, config.task.name, {"losses.attention": distill.losses.attention})
+        if distill.imitates and config.finetune.steps == 0:
+            raise ConfigError(f"finetune.steps=0 trains no student of distill={distill.name}", "finetune.steps=200")
     if distill.rows.other_tasks and not distill.imitates:
         raise ConfigError(
             "distill.rows.other_tasks asks a teacher that nothing is learned from", "distill.losses.logits=1"
@@ -144,10 +150,11 @@ def _check_cache(distill: DistillConfig) -> None:
         )
 
 
-def _check_text_pairs(distill: DistillConfig, task: str) -> None:
+def _refuse_for_labels(distill: DistillConfig, task: str, more: Mapping[str, Any]) -> None:
+    """Raise where something is asked for that only tasks with labels have; `more` is what this task lacks besides."""
     for_labels = {
+        **more,
         "start.weights=general": distill.start.weights == "general",
-        "start.frozen_embeddings": distill.start.frozen_embeddings,
         "teacher.cache": distill.teacher.cache,
         "losses.scores": distill.losses.scores,
         "losses.relations": distill.losses.relations,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,9 @@ from spikelm.errors import DataError
 #: what ends a text: of GPT-2, Qwen and SmolLM; of Llama 1 and 2, and of a tokenizer trained here; of Llama 3, of Gemma;
 #: a chat's end of a turn comes last, as its tokenizers mostly have one of the others too
 ENDS = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|im_end|>")
+
+#: files that tell how a tokenizer is used, beside its tokenizer.json
+BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
 def end_of_text(tokenizer: Tokenizer) -> str:
@@ -57,6 +61,24 @@ def first_token(tokenizer: Tokenizer, folder: Path | None) -> int:
             if isinstance(number, int) and number in ids:
                 return number
     return int(known[end_of_text(tokenizer)])
+
+
+def save_lm_tokenizer(tokenizer: Tokenizer, folder: Path | None, to: Path) -> None:
+    """Put the tokenizer beside a saved model, with what the weights' folder says of its marks and of chats.
+
+    `folder` is that of the weights, none for a model from scratch, whose texts begin and end with the same mark.
+    """
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.save(str(to / "tokenizer.json"))
+    given = [folder / name for name in BESIDE] if folder else []
+    for path in given:
+        if path.is_file():
+            shutil.copyfile(path, to / path.name)
+    if not (to / "tokenizer_config.json").is_file():
+        mark = end_of_text(tokenizer)
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": mark, "eos_token": mark}
+        (to / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -167,6 +167,10 @@ def _measures(result: Result) -> Iterator[Measure]:
         lengths = f"{text.mean_source:.0f} tokens read, {text.mean_target:.0f} tokens written, {text.beams} beams"
         against = f"{_millijoules(text.ann_fp32)} as ANN; {lengths}"
         yield Measure("energy fp32, one generated text", _millijoules(text.fp32), against)
+    if (token := result.energy_token) and token.fp32 is not None:
+        head = f"{_millijoules(token.lm_head_fp32)} of the LM head apart"
+        against = f"{_millijoules(token.ann_fp32)} as ANN; {head}"
+        yield Measure(f"energy fp32, one token of {token.tokens}", _millijoules(token.fp32), against)
     yield Measure("parameters", f"{result.parameters:,}")
     yield Measure("steps", f"{result.steps:,}")
     yield Measure("time", duration(result.seconds))

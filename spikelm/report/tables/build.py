@@ -358,7 +358,9 @@ def _task_value(selected: SelectedRun, column: Column, row: Row) -> Value | None
     result = selected.result
     if result is None:
         return None
-    if column.measure == "energy_generated":
+    if column.measure == "energy_token":
+        value = result.energy_token.fp32 if result.energy_token else None
+    elif column.measure == "energy_generated":
         value = result.energy_detail.generated.fp32 if result.energy_detail else None
     else:
         metric = row.metrics.get(column.name) or column.metric or next(iter(result.metrics))

@@ -28,6 +28,7 @@ from spikelm.models.architecture import Architecture
 from spikelm.models.gpt2 import build_gpt2, load_gpt2
 from spikelm.rivals.gpt2_zero_shot.prompts import load_prompt_tokenizer
 from spikelm.training.causal import CausalModule
+from spikelm.training.decoders import language_modelling
 from spikelm.training.generation import Generator
 from spikelm.training.modules import StageModule
 from spikelm.training.seq2seq import PairTask, Seq2SeqModule, text_pairs_stage
@@ -38,8 +39,13 @@ PARTS = ("transformer", "lm_head")
 
 
 def architecture(kind: Kind) -> Architecture:
-    """Pretrained on running text where no weights are given; summaries without any training."""
-    return Architecture(batches=CausalBatches, pretraining=pretraining, text_pairs=text_pairs)
+    """Pretrained on running text where no weights are given; summaries without any training; a decoder like others."""
+    return Architecture(
+        batches=CausalBatches,
+        pretraining=pretraining,
+        text_pairs=text_pairs,
+        language_modelling=language_modelling,
+    )
 
 
 def padded_left(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""SpikeGPT's one stage: causal language modelling from scratch."""
+"""SpikeGPT: causal language modelling from scratch, on the text of pretraining or of a task."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from spikelm.models.architecture import Architecture
 from spikelm.models.bert import bert_config, spiking_if_asked
 from spikelm.rivals.spikegpt.rwkv import SpikeGPTConfig, SpikeGPTForCausalLM, SpikeGPTModel
 from spikelm.training.causal import CausalModule
+from spikelm.training.decoders import LanguageModule, ReadText, language_stage
 from spikelm.training.modules import StageModule
 from spikelm.training.stage import Stage, unlabelled_stage
 
 
 def architecture(kind: Kind) -> Architecture:
-    """A language model that is pretrained and no more."""
+    """A language model, trained from scratch."""
     return Architecture(
         config=SpikeGPTConfig,
         encoder=SpikeGPTModel,
         pretrainer=SpikeGPTForCausalLM,
         batches=CausalBatches,
         pretraining=pretraining,
+        language_modelling=language_modelling,
     )
 
 
@@ -40,3 +42,14 @@ def pretraining(config: Config, needed: Mapping[str, Path], console: Console) ->
         return CausalModule(model, config.pretrain, total, config.seed)
 
     return unlabelled_stage(config, console, module)
+
+
+def language_modelling(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """A SpikeGPT from scratch on a task's text, evaluated as decoders are."""
+
+    def module(total: int, text: ReadText) -> LanguageModule:
+        settings: Any = bert_config(config.backbone, text.tokenizer.get_vocab_size())
+        model = spiking_if_asked(SpikeGPTForCausalLM(settings), config)
+        return LanguageModule(model, config, total, text.evaluated, config.stage)
+
+    return language_stage(config, console, module)
