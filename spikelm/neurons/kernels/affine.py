@@ -58,7 +58,7 @@ def values_of(codes: Tensor, grids: Tensor, channels: Tensor | None) -> Tensor:
     if channels is not None:
         some = rows.index_select(1, channels).sub_(by_row[:, 3:4]).mul_(by_row[:, 2:3])
     rows.sub_(by_row[:, 1:2]).mul_(by_row[:, 0:1])
-    if channels is not None:
+    if channels is not None and some is not None:
         rows.index_copy_(1, channels, some)
     return values
 
@@ -148,7 +148,7 @@ def _gradient(
         slopes.index_fill_(1, channels, 0)
         picked = x.index_select(1, channels)
         some = torch.empty_like(picked)
-        other = _through(picked, grad.index_select(1, channels), *finer, widths[1], some)
+        other = _through(picked, grad.index_select(1, channels), finer[0], finer[1], widths[1], some)
         grad_x.index_copy_(1, channels, some)
         share = _of_extent(slopes.sum(-1, keepdim=True), low, high, widths[0])
         share += _of_extent(other.sum(-1, keepdim=True), low, high, widths[1])
