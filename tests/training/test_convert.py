@@ -195,6 +195,7 @@ def test_the_command_of_a_conversion_is_told(runs: Path) -> None:
         ),
         (["task=pretrain", "convert=first"], "task=pretrain trains from scratch", "task=general_distill"),
         (["neuron=bispike", "convert=only", "convert.settle=5"], "not neuron=bispike", "neuron=stbif"),
+        (["neuron=stbif", "convert=first", "convert.settle=5"], "looks at a conversion", "convert=only"),
         (["convert=only", "convert.rotation=hadamrd"], "did you mean hadamard", ""),
         (["convert=only", "convert.batches=0"], "convert.batches=0 is not valid", ""),
         (["system=bibert", "convert=only", "convert.rotation=hadamard"], "variant of the attention", "rotation=none"),

@@ -61,6 +61,11 @@ def check_convert(config: Any) -> None:
             f"convert.settle={convert.settle} steps ST-BIF neurons until they rest, not neuron={config.neuron.name}",
             "neuron=stbif, or convert.settle=0",
         )
+    if convert.settle and convert.mode == "first":
+        raise ConfigError(
+            f"convert.settle={convert.settle} looks at a conversion and changes nothing of it, so nothing of this run",
+            "convert=only, or convert.settle=0",
+        )
 
 
 def _check_rotation(config: Any) -> None:

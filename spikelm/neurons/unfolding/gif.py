@@ -10,26 +10,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from spikelm.neurons.amplitude import AmplitudeNeuron
+from spikelm.neurons.kernels.affine import affine, affine_code
 from spikelm.neurons.kernels.precision import wide
 from spikelm.rules import Rule
-
-LEAST_SCALE, LARGEST = 1e-5, 1e4  # of scales; zero points are not larger either
-
-
-def affine(x: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(q, a, z) of each row of the last axis, which stand for (q - z) a.
-
-    a = clamp((max - min) / (2^n - 1), 1e-5, 1e4); z = round(clamp(-min / a, -1e4, 1e4));
-    q = clamp(round(x / a) + z, 0, 2^n - 1).
-    The gradient passes the rounding of x / a, and q where it is not clamped; a keeps its own, through min and max.
-    """
-    top = 2**bits - 1
-    low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
-    scale = ((high - low) / top).clamp(LEAST_SCALE, LARGEST)
-    zero = (-low / scale).clamp(-LARGEST, LARGEST).round()
-    ratio = x / scale
-    rounded = ratio.detach().round() + (ratio - ratio.detach())
-    return (rounded + zero).clamp(0, top), scale, zero
 
 
 def saliency_threshold(saliency: Tensor, low_share: float) -> Tensor:
@@ -86,6 +69,7 @@ class GIF(AmplitudeNeuron):
         self.by_weights = saliency == "weights"
         self.linears: tuple[nn.Module, ...] = ()
         self.register_buffer("salient", None)
+        self._found: tuple[Tensor, int, Tensor] | None = None
 
     def fit_to(self, features: int) -> None:
         self.salient = torch.zeros(features, dtype=torch.bool, device=self.alpha.device)
@@ -100,14 +84,20 @@ class GIF(AmplitudeNeuron):
             self.salient.fill_(False)
 
     def forward(self, x: Tensor) -> Tensor:
-        values = wide(x)
-        self.set_from(values)
-        codes, scale, zero = affine(values, self.width)
+        self.set_from(x)
+        if (
+            torch.compiler.is_compiling()
+        ):  # the compiler makes a kernel of the plain form, and must not look at the mask
+            return self._plainly(wide(x)).to(x.dtype)
+        return affine_code(x, self.width, self.extra, self._channels() if self._splits(x) else None)
+
+    def _plainly(self, x: Tensor) -> Tensor:
+        codes, scale, zero = affine(x, self.width)
         out = (codes - zero) * scale
-        if self._splits(values):
-            codes, scale, zero = affine(values, self.width + self.extra)
-            out = torch.where(self._mask(), (codes - zero) * scale, out)
-        return out.to(x.dtype)
+        if not self._splits(x):
+            return out
+        codes, scale, zero = affine(x, self.width + self.extra)
+        return torch.where(self._mask(), (codes - zero) * scale, out)
 
     @torch.no_grad()
     def unfold(self, x: Tensor) -> Tensor:
@@ -131,6 +121,15 @@ class GIF(AmplitudeNeuron):
     def _mask(self) -> Tensor:
         assert self.salient is not None
         return self.salient
+
+    def _channels(self) -> Tensor:
+        """The indices of the salient channels, found again only where the mask was written to: a GPU would wait."""
+        mask = self._mask()
+        if mask.is_inference():
+            return mask.nonzero().flatten()
+        if self._found is None or self._found[0] is not mask or self._found[1] != mask._version:
+            self._found = mask, mask._version, mask.nonzero().flatten()
+        return self._found[2]
 
     def find_alpha(self, x: Tensor) -> None:
         """Set the mask (alpha has no part in this neuron)."""

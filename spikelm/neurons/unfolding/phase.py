@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from spikelm.errors import SpikeLMError
+from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.neurons.amplitude import ALPHA_FLOOR, largest_magnitude
 from spikelm.neurons.kernels.precision import wide
 from spikelm.neurons.kernels.whole import WholeRule
@@ -80,6 +80,11 @@ class Phase(CodedNeuron):
         super().__init__(T, memory, elastic=True, learnable=False)
         if grains > steps:
             raise SpikeLMError(f"grains={grains} is more than steps={steps}", "choose at most one grain per step")
+        if grains > 1 and not learnable:
+            raise ConfigError(
+                f"grains={grains} have bases of their own only where they learn: all of them are {BASE:g}",
+                "learnable=true, or grains=1",
+            )
         self.steps = steps
         self.grains = grains
         self.whole = not learnable

@@ -7,7 +7,7 @@ import torch
 from golden import assert_unfolds, golden, needs_golden
 from torch import nn
 
-from spikelm.errors import SpikeLMError
+from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.neurons.unfolding.phase import Phase, phase_code
 
 
@@ -46,8 +46,7 @@ def test_the_neuron_gives_the_released_edges(learnable: bool) -> None:
     assert torch.equal(neuron(g["edge"]).detach(), g["edge_y"])
 
 
-@pytest.mark.parametrize("learnable", [True, False])
-@pytest.mark.parametrize("grains", [1, 3])
+@pytest.mark.parametrize(("learnable", "grains"), [(True, 1), (True, 3), (False, 1)])
 def test_it_unfolds(learnable: bool, grains: int) -> None:
     neuron = Phase(2, grains=grains, learnable=learnable)
     x = torch.randn(2, 3, 5, 8)
@@ -87,9 +86,14 @@ def test_learned_bases_are_parameters_with_a_gradient() -> None:
 
 
 def test_grains_share_the_steps_in_order() -> None:
-    assert Phase(1, steps=8, grains=3).genotype == (0, 0, 0, 1, 1, 1, 2, 2)
+    assert Phase(1, steps=8, grains=3, learnable=True).genotype == (0, 0, 0, 1, 1, 1, 2, 2)
     with pytest.raises(SpikeLMError, match="grains"):
         Phase(1, steps=2, grains=3)
+
+
+def test_grains_that_do_not_learn_are_refused() -> None:
+    with pytest.raises(ConfigError, match="only where they learn"):
+        Phase(1, grains=2)
 
 
 def test_forgetting_the_range_keeps_learned_bases() -> None:
