@@ -303,7 +303,7 @@ def decoder_terms(facts: Mapping[str, Any], length: int, spiking: bool) -> list[
 
 
 def encoder_decoder_terms(facts: Mapping[str, Any], source: int, target: int, beams: int = 1) -> list[Term]:
-    """The matmuls of a saved BART or mBART that writes with a cache, without the LM head; `facts` as in `decoder_terms`.
+    """The matmuls of a saved BART or mBART that writes with a cache, without the LM head, by its `config.json`.
 
     `target` counts decoder steps. The two stacks may have FFNs of different widths.
     """

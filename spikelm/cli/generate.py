@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 GENERATE = Manual(
     "spikelm-generate",
     "let a model write: go on with a text, sum it up, translate it",
-    "Loads the model of a finished run, or of a folder that save_pretrained wrote, spiking or plain, and prints what it "
-    "writes, token by token. A decoder (Llama and those built like it, GPT-2) goes on with the text; a BART or mBART "
-    "writes what it was trained to write of it. At the end a line on stderr says how many tokens were read and written, "
-    "how fast, how many spikes a token took, and what energy the paper's rule gives for that, beside the plain "
-    "model's: modelled, not metered.",
+    "Loads the model of a finished run, or of a folder that save_pretrained wrote, spiking or plain, and prints what "
+    "it writes, token by token. A decoder (Llama and those built like it, GPT-2) goes on with the text; a BART or "
+    "mBART writes what it was trained to write of it. At the end a line on stderr says how many tokens were read and "
+    "written, how fast, how many spikes a token took, and what energy the paper's rule gives for that, beside the "
+    "plain model's: modelled, not metered.",
     {
         'spikelm-generate 3f2a "Once upon a time"': "the run whose id begins with 3f2a",
         "spikelm-generate FOLDER < prompt.txt": "a saved model, and a text from standard input",
         'spikelm-generate 3f2a "Ana is here." --beams 4 --json': "four beams, as one record of JSON",
-        'spikelm-generate FOLDER "Who are you?" --chat --sample --seed 7': "a question in the tokenizer's chat template",
+        'spikelm-generate FOLDER "Who are you?" --chat --sample --seed 7': "a question in its tokenizer's template",
     },
     {0: "done", 2: f"{MISTAKE}; or no such run, one without weights, or a model that does not write", 130: "Ctrl-C"},
     ("docs/guide/generate.md",),
@@ -161,8 +161,11 @@ def _writer(name: str, root: Path) -> Writer:
 
 
 def _load(writer: Writer) -> Any:
-    """The model in float32 on the GPU, where there is one; what does not write is refused before its weights are read."""
+    """The model in float32, on the GPU where there is one; what does not write is refused before weights are read."""
+    from pickle import UnpicklingError
+
     import torch
+    from safetensors import SafetensorError
     from transformers import GenerationMixin
     from transformers.utils import logging
 
@@ -179,7 +182,7 @@ def _load(writer: Writer) -> Any:
                 "a decoder (Llama and those built like it, GPT-2), a BART or an mBART",
             )
         model: Any = load_pretrained(writer.folder, dtype=torch.float32)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError, UnpicklingError) as error:
         message = str(error).splitlines()[0]
         raise ConfigError(
             f"the model in {writer.folder} cannot be loaded: {message}", "fetch or make it again"

@@ -33,7 +33,7 @@ from spikelm.measure.trained_model import energies
 from spikelm.spiking.conversion import conversion_of
 from spikelm.spiking.sites import ARCHITECTURES, BART, GPT2, LLAMA
 
-UNFINISHED = "�"  # of a letter whose last bytes are still to come
+UNFINISHED = "�"  # of a letter whose last bytes are still to come: up to three bytes of it may be there
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,9 @@ class TextStream:
             self._started = True
             return
         self._ids += value.flatten().tolist()
-        self._say(self.text_of(self._ids).rstrip(UNFINISHED))
+        text = self.text_of(self._ids)
+        open_end = min(len(text) - len(text.rstrip(UNFINISHED)), 3)
+        self._say(text[: len(text) - open_end])
 
     def end(self) -> None:
         """Nothing more comes."""

@@ -249,5 +249,7 @@ def test_a_letter_of_several_tokens_is_said_when_it_is_whole() -> None:
         stream.put(torch.tensor([byte]))
     stream.put(torch.tensor([0xC3]))
     assert said == ["n", "é", "€"]
+    stream.put(torch.tensor([0xFF] * 4))
+    assert said[3:] == ["��"], "what can be nothing else any more is not held back"
     stream.end()
-    assert "".join(said) == "né€�", "what never became whole is not hidden"
+    assert "".join(said) == "né€" + 5 * "�", "what never became whole is not hidden"

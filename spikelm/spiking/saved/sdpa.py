@@ -3,8 +3,8 @@
 With dropout, torch's scaled_dot_product_attention takes its plain path on a CPU, which keeps scaled copies of q and k,
 the value, the probabilities before and after dropout and the noise, all as floats. Here q and the probabilities are
 kept, keys and values as packed spikes, the noise as bits. (Computing the probabilities again, too, made the attention
-a quarter slower.) Queries whose keys are turned behind their rotary positions are turned here, too. Anything else (no dropout, no gradients, half precision, a GPU, a causal mask that is not given) goes
-to torch's function.
+a quarter slower.) Queries whose keys are turned behind their rotary positions are turned here, too. Anything else (no
+dropout, no gradients, half precision, a GPU, a causal mask that is not given) goes to torch's function.
 """
 
 from __future__ import annotations
