@@ -302,6 +302,22 @@ def decoder_terms(facts: Mapping[str, Any], length: int, spiking: bool) -> list[
         raise ConfigError(f"the matmuls of a {kind} are not known: its config.json has no {error}") from error
 
 
+def encoder_decoder_terms(facts: Mapping[str, Any], source: int, target: int, beams: int = 1) -> list[Term]:
+    """The matmuls of a saved BART or mBART that writes with a cache, without the LM head, by its `config.json`.
+
+    `target` counts decoder steps. The two stacks may have FFNs of different widths.
+    """
+    try:
+        sizes = facts["encoder_layers"], facts["decoder_layers"], facts["d_model"]
+        widths = facts["encoder_ffn_dim"], facts["decoder_ffn_dim"]
+    except KeyError as error:
+        kind = facts.get("model_type", "model of no known type")
+        raise ConfigError(f"the matmuls of a {kind} are not known: its config.json has no {error}") from error
+    reading, writing = (seq2seq_terms(*sizes, wide, source, target, beams, causal=True) for wide in widths)
+    encoder = [term for term in reading if not term.name.startswith("decoder")]
+    return encoder + [term for term in writing if term.name.startswith("decoder")]
+
+
 def lm_head_terms(hidden: int, vocab: int, target: int, beams: int = 1) -> list[Term]:
     """The LM head, real-valued and paid once after the mean over T; the paper's figures leave it out."""
     check_sizes(hidden=hidden, vocab=vocab, target=target, beams=beams)

@@ -61,8 +61,7 @@ def audit_main(argv: Sequence[str]) -> int:
     print_audit(report, console)
     same = report.verdict == verdict.verdict
     if config.task.kind == "seq2seq":
-        from spikelm.measure.generated_text import audit_decoding
-        from spikelm.training.seq2seq import generate_options
+        from spikelm.measure.generated_text import audit_decoding, generate_options
 
         console.print("The same while generating from the cache:", highlight=False)
         decoding = audit_decoding(model, samples[0], T, generate_options(config.task.generate))

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 from hydra._internal.utils import get_args_parser
 
-from spikelm.cli.completion import answer, asking_shell
+from spikelm.cli.completion import answer, asking_shell, scripts
 from spikelm.cli.manual import TRAINS, Manual, ManualParser, check_config_dir, columns
 from spikelm.config.checks import typed
 from spikelm.config.compose import compose_config, group_names
@@ -120,9 +120,10 @@ def precheck(argv: Sequence[str]) -> list[str] | None:
     if len(asked := [flag for flag, given in modes.items() if given]) > 1:
         raise ConfigError(f"{asked[0]} and {asked[1]} do not go together", "a sweep is shown by -m ... dry_run=true")
     if args.shell_completion and (shell := asking_shell(args.overrides)):
-        flags = [flag for action in parser.shown() for flag in action.option_strings if flag.startswith("--")]
-        print(answer(os.environ.get("COMP_LINE", ""), flags, shell))
+        print(answer(os.environ.get("COMP_LINE", ""), parser.long_flags(), shell))
         return None
+    if args.shell_completion and (told := scripts(args.overrides, _options_of_others())):
+        print(told)
     for_hydra = [*args.overrides, *(word for word in argv if word not in args.overrides and word != "--")]
     if args.hydra_help or args.shell_completion or args.info:
         return for_hydra
@@ -150,6 +151,14 @@ def precheck(argv: Sequence[str]) -> list[str] | None:
                 raise ConfigError("runs_dir= names no folder", "runs_dir=DIR")
             _make_store(Path(folder), args.multirun)
     return for_hydra
+
+
+def _options_of_others() -> dict[str, list[str]]:
+    """The options of commands that have no settings, for the Tab key."""
+    from spikelm.cli.generate import generate_parser
+
+    parser = generate_parser()
+    return {parser.prog: parser.long_flags()}
 
 
 def _without_effect(wanted: Sequence[Sequence[str]], configs: Sequence[Config]) -> list[str]:

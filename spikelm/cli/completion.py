@@ -1,12 +1,14 @@
 """What the Tab key offers behind spikelm-run: flags, groups and their options, settings and their values.
 
+What installs that also makes the shell offer the options of the commands that have no settings.
+
 Hydra makes the shells ask (`spikelm-run -sc install=bash`), but knows neither options in folders (task=glue/mnli) nor
 the values of a setting, and offers folders of conf/ that no run chooses from. The answer is ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from spikelm.config.checks import OPEN, all_keys
 from spikelm.config.compose import group_names
@@ -24,6 +26,20 @@ OF_HYDRA = {
 def asking_shell(words: Sequence[str]) -> str:
     """The shell that asks, or nothing."""
     return next((word.removeprefix(QUESTION) for word in words if word.startswith(QUESTION)), "")
+
+
+def scripts(words: Sequence[str], others: Mapping[str, Iterable[str]]) -> str:
+    """What a shell is told of the options of `others`, by command, where Hydra's completion is put in or taken out."""
+    asked = dict(word.split("=", 1) for word in words if word.startswith(("install=", "uninstall=")))
+    lines = []
+    for command, flags in others.items():
+        if asked.get("install") == "fish":
+            lines += [f"complete -c {command} -l {flag.removeprefix('--')}" for flag in sorted(flags)]
+        elif "install" in asked:  # bash, and zsh with its bashcompinit, as for Hydra's own
+            lines.append(f"complete -o default -W '{' '.join(sorted(flags))}' {command}")
+        elif "uninstall" in asked:
+            lines.append(f"complete {'-e -c' if asked['uninstall'] == 'fish' else '-r'} {command}")
+    return "\n".join(lines)
 
 
 def answer(line: str, flags: Iterable[str], shell: str) -> str:

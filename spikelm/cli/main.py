@@ -201,6 +201,13 @@ def export() -> None:
     _guard(lambda: export_main(sys.argv[1:]))
 
 
+def generate() -> None:
+    """spikelm-generate RUN "text": what a model writes, and what that takes."""
+    from spikelm.cli.generate import generate_main
+
+    _guard(lambda: generate_main(sys.argv[1:]))
+
+
 def prepare() -> None:
     """spikelm-prepare: all that a run reads, fetched and tokenised before it."""
     from spikelm.cli.prepare import prepare_main

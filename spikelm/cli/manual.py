@@ -79,6 +79,10 @@ class ManualParser(argparse.ArgumentParser):
         """The arguments and options that --help tells of."""
         return [action for action in self._actions if action.help is not argparse.SUPPRESS]
 
+    def long_flags(self) -> list[str]:
+        """The options that --help tells of, by their long names."""
+        return [flag for action in self.shown() for flag in action.option_strings if flag.startswith("--")]
+
     def _words(self) -> dict[str, str]:
         """Arguments, commands and options, each with what it does and its default."""
         visible = self.shown()

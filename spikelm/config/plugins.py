@@ -12,6 +12,8 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+import yaml
+
 from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
 
@@ -100,6 +102,13 @@ def option_file(group: str, name: str) -> Path | None:
     """The file of one option."""
     files = (folder / group / f"{name}.yaml" for folder in config_dirs())
     return next((path for path in files if path.is_file()), None)
+
+
+def rounding_neurons() -> frozenset[str]:
+    """Classes of neurons whose levels are no spikes, by what their options in conf/neuron say: `spikes: false`."""
+    files = (option_file("neuron", name) for name in option_names("neuron"))
+    options = [yaml.safe_load(path.read_text()) or {} for path in files if path]
+    return frozenset(option["_target_"] for option in options if "_target_" in option and option.get("spikes") is False)
 
 
 def package_dir(package: str) -> str:

@@ -85,6 +85,10 @@ class FiringMeter:
         # Integers up to the division: a float32 count would stop growing at 2^24 spikes.
         return {site: (fired.double() / self._values[site]).tolist() for site, fired in self._fired.items()}
 
+    def events(self) -> dict[str, int]:
+        """Spikes that are not zero of each site, over all batches and time steps: each is an event."""
+        return {site: int(fired.sum()) for site, fired in self._fired.items()}
+
     @property
     def virtual_steps(self) -> int:
         """The most virtual steps that a neuron took inside a time step; 1 where none unfolds."""

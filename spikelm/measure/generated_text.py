@@ -16,6 +16,7 @@ from spikelm.catalog.energy import (
     spiking_energy_mj,
 )
 from spikelm.config.settings.schema import Config
+from spikelm.config.settings.task import GenerateConfig
 from spikelm.measure.audit import AuditReport, audit
 from spikelm.measure.trained_model import (
     EnergyDetail,
@@ -29,6 +30,19 @@ from spikelm.measure.trained_model import (
 
 DECODED = {"rows": 2, "tokens": 8}  # of the audit while generating
 Lengths = Sequence[tuple[int, int]]  # tokens read and generated, of each text
+
+
+def generate_options(settings: GenerateConfig) -> dict[str, Any]:
+    """task.generate in the words of transformers' generate()."""
+    return {
+        "num_beams": settings.beams,
+        "min_length": settings.min_length,
+        "max_length": settings.max_length,
+        "length_penalty": settings.length_penalty,
+        "no_repeat_ngram_size": settings.no_repeat_ngram,
+        "early_stopping": settings.beams > 1,
+        "do_sample": False,
+    }
 
 
 def audit_decoding(model: nn.Module, batch: Mapping[str, Tensor], T: int, options: Mapping[str, Any]) -> AuditReport:

@@ -43,18 +43,23 @@ def load_pretrained(folder: str | Path, **settings: Any) -> nn.Module:
         >>> bool((again(ids).last_hidden_state == model(ids).last_hidden_state).all())
         True
     """
+    model: nn.Module = saved_class(folder).from_pretrained(folder, **settings)
+    apply_transform_act(model)
+    return model
+
+
+def saved_class(folder: str | Path) -> Any:
+    """The class of the model that a folder holds, by its config.json; the weights are not looked at."""
     path = Path(folder) / "config.json"
     try:
         name = json.loads(path.read_text())["architectures"][0]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise CheckpointError(f"{folder} does not hold a saved model: {error}") from error
     plain = name.removeprefix("Spiking")
     cls = getattr(transformers, plain, None) or own_class(plain)  # no name is in both
     if cls is None:
         raise CheckpointError(f"{folder} holds a {plain}, which neither transformers nor spikelm knows")
-    model: nn.Module = (spiking_class(cls) if name.startswith("Spiking") else cls).from_pretrained(folder, **settings)
-    apply_transform_act(model)
-    return model
+    return spiking_class(cls) if name.startswith("Spiking") else cls
 
 
 def apply_transform_act(model: Any) -> None:

@@ -23,7 +23,7 @@ from spikelm.config.settings.distill import DistillConfig
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.specs import NeuronSpec, QuantizerSpec
 from spikelm.config.settings.stages import StageConfig
-from spikelm.config.settings.task import GenerateConfig, TaskConfig
+from spikelm.config.settings.task import TaskConfig
 from spikelm.data.batches.by_step import IGNORED, Batch
 from spikelm.data.batches.text_pair_batches import TextPairBatches, evaluation_text_pairs, text_pair_batch
 from spikelm.data.sources.loaded import LoadedText
@@ -31,7 +31,7 @@ from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.data.tokens.bpe import TextPairTokenizer, load_text_pair_tokenizer
 from spikelm.data.tokens.cache import encoded_text_pairs
 from spikelm.data.tokens.encode import EncodedTextPairs
-from spikelm.measure.generated_text import measure_seq2seq
+from spikelm.measure.generated_text import generate_options, measure_seq2seq
 from spikelm.measure.trained_model import Measured
 from spikelm.models.architecture import Architecture
 from spikelm.models.bart import SpecialTokens, build_seq2seq, load_public, load_seq2seq
@@ -287,19 +287,6 @@ def _generator(config: Config, text: LoadedText, tokenizer: TextPairTokenizer, c
         progress=ProgressLines(console, task.name) if config.trainer.progress else None,
         entities=text.entities,
     )
-
-
-def generate_options(settings: GenerateConfig) -> dict[str, Any]:
-    """task.generate in the words of transformers' generate()."""
-    return {
-        "num_beams": settings.beams,
-        "min_length": settings.min_length,
-        "max_length": settings.max_length,
-        "length_penalty": settings.length_penalty,
-        "no_repeat_ngram_size": settings.no_repeat_ngram,
-        "early_stopping": settings.beams > 1,
-        "do_sample": False,
-    }
 
 
 def _module(

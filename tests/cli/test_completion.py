@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from spikelm.cli.command_line import precheck
+from spikelm.cli.completion import scripts
 from spikelm.config.checks import OPEN, all_keys
 from spikelm.config.paths import config_dir
 
@@ -69,6 +71,17 @@ def test_every_setting_can_be_reached(capsys: pytest.CaptureFixture[str], monkey
     assert leaves <= reached
 
 
+def test_shells_are_told_the_options_of_commands_without_settings() -> None:
+    others = {"spikelm-generate": ["--seed", "--beams"]}
+    assert scripts(["install=bash"], others) == "complete -o default -W '--beams --seed' spikelm-generate"
+    assert scripts(["install=zsh"], others) == scripts(["install=bash"], others)
+    fish = ["complete -c spikelm-generate -l beams", "complete -c spikelm-generate -l seed"]
+    assert scripts(["install=fish"], others).splitlines() == fish
+    assert scripts(["uninstall=bash"], others) == "complete -r spikelm-generate"
+    assert scripts(["uninstall=fish"], others) == "complete -e -c spikelm-generate"
+    assert scripts(["query=bash"], others) == ""
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_a_bash_completes_the_word(tmp_path: Path) -> None:
     command = tmp_path / "spikelm-run"
@@ -84,6 +97,7 @@ complete -p spikelm-run
 COMP_LINE="spikelm-run task=glue/r" COMP_POINT=23 COMP_CWORD=1
 hydra_bash_completion
 echo "reply: ${COMPREPLY[*]}"
+complete -p spikelm-generate
 """
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
@@ -91,4 +105,5 @@ echo "reply: ${COMPREPLY[*]}"
     )
     assert "-F hydra_bash_completion spikelm-run" in done.stdout
     assert "reply: task=glue/rte\n" in done.stdout
+    assert re.search(r"complete -o default -W '--beams --chat .*--top-p.*' spikelm-generate", done.stdout)
     assert done.stderr == ""

@@ -18,7 +18,7 @@ from spikelm.cli import main as entries
 from spikelm.cli.command_line import precheck, run_parser
 
 PROJECT = Path(__file__).resolve().parents[2]
-COMMANDS = ("run", "report", "energy", "audit", "export", "prepare", "verify", "doctor")
+COMMANDS = ("run", "report", "energy", "audit", "export", "generate", "prepare", "verify", "doctor")
 OF_REPORT = (
     *("runs", "run", "table", "figure", "claims", "reproduce", "reference", "scores", "curves"),
     *("page", "serve", "command", "wandb"),
@@ -57,7 +57,9 @@ def test_every_page_has_the_same_layout(command: tuple[str, ...]) -> None:
         assert re.search(r" {2,}\S|\]$|\|", line), f"an option without a word about it: {line}"
 
 
-@pytest.mark.parametrize("command", [("audit",), ("export",), ("report", "run"), ("report", "command")], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [("audit",), ("export",), ("generate",), ("report", "run"), ("report", "command")], ids=" ".join
+)
 def test_a_run_that_is_not_there_is_a_mistake_in_every_manual(command: tuple[str, ...]) -> None:
     codes = called(*command, "--help")[1].split("EXIT CODES\n")[1]
     assert re.search(r"^ +2 .*no such run", codes, re.MULTILINE)
@@ -107,7 +109,7 @@ def test_an_unknown_option_is_refused_as_an_override_is(command: tuple[str, ...]
     given = {"run": ("x",), "command": ("x",), "table": ("3",), "figure": ("fig4",), "reproduce": ("3",)}
     given["reference"] = ("--to", "x")
     words = ("T=1",) if command[-1] in ("scores", "curves") else given.get(command[-1], ()) if command[1:] else ()
-    words = ("x",) if command[0] in ("audit", "export") else words
+    words = ("x",) if command[0] in ("audit", "export", "generate") else words
     code, said, error = called(*command, *words, "--hep")
     assert (code, said) == (2, "")
     name = " ".join([f"spikelm-{command[0]}", *command[1:]])
@@ -122,6 +124,8 @@ def test_an_unknown_option_is_refused_as_an_override_is(command: tuple[str, ...]
         (("report", "runs", "mine"), "spikelm-report runs has no argument mine"),
         (("report", "serve", "--port", "x"), "--port x is not a whole number"),
         (("audit",), "spikelm-audit needs RUN"),
+        (("generate",), "spikelm-generate needs RUN"),
+        (("generate", "x", "y", "z"), "spikelm-generate has no argument z"),
         (("energy", "--rate", "abc"), "--rate abc is not a number"),
         (("energy", "--rate", "-2"), "--rate -2 is not valid; a firing rate is a number of at least 0"),
         (("energy", "--length", "0"), "--length 0 is not valid; it is a whole number of at least 1"),
