@@ -69,8 +69,8 @@ metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
 
 
 @pytest.fixture(scope="module")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the three tasks and their rows."""
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> TaskManager:
+    """The three tasks and their rows, without the thousands of the harness."""
     folder = tmp_path_factory.mktemp("tasks")
     (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
     (folder / "text.jsonl").write_text(json.dumps({"text": TEXT}) + "\n")
@@ -79,16 +79,16 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kwargs = json.dumps({"data_files": {"test": str(file)}, "cache_dir": str(folder / "cache")})
         head = f"task: {name}\ndataset_path: json\ndataset_kwargs: {kwargs}\ntest_split: test\n"
         (folder / f"{name}.yaml").write_text(head + body)
-    return folder
+    return TaskManager(include_path=str(folder), include_defaults=False)
 
 
-def evaluated(folder: Path, task: str, tasks: Path, batch: int, **arguments: Any) -> tuple[dict, list[dict]]:
+def evaluated(folder: Path, task: str, tasks: TaskManager, batch: int, **arguments: Any) -> tuple[dict, list[dict]]:
     """Results and samples of a task, the latter in the order of the rows."""
     done = simple_evaluate(
         model="spikelm",
         model_args={"run": str(folder), **arguments},
         tasks=[task],
-        task_manager=TaskManager(include_path=str(tasks)),
+        task_manager=tasks,
         batch_size=batch,
         device="cpu",
         bootstrap_iters=0,
@@ -106,7 +106,7 @@ def log_probabilities(model: Any, ids: list[int]) -> Tensor:
 @pytest.mark.parametrize("name", SCORED)
 @pytest.mark.parametrize("batch", [1, 3])
 def test_choices_have_the_likelihoods_that_logits_of_single_rows_give(
-    name: str, batch: int, decoder: Decoder, tasks: Path, text_tokenizer: Tokenizer
+    name: str, batch: int, decoder: Decoder, tasks: TaskManager, text_tokenizer: Tokenizer
 ) -> None:
     model: Any = load_pretrained(decoder(name))
     scores, samples = evaluated(decoder(name), "tiny_choice", tasks, batch)
@@ -125,7 +125,7 @@ def test_choices_have_the_likelihoods_that_logits_of_single_rows_give(
 @pytest.mark.parametrize("name", SCORED)
 @pytest.mark.parametrize(("window", "batch"), [(MAX_LENGTH, 2), (24, 5)])
 def test_a_text_has_the_likelihood_that_our_own_protocol_gives_it(
-    name: str, window: int, batch: int, decoder: Decoder, tasks: Path, text_tokenizer: Tokenizer
+    name: str, window: int, batch: int, decoder: Decoder, tasks: TaskManager, text_tokenizer: Tokenizer
 ) -> None:
     model: Any = load_pretrained(decoder(name))
     limit = {} if window == MAX_LENGTH else {"max_length": window}
@@ -160,7 +160,7 @@ def written(model: Any, ids: list[int], tokens: int, tokenizer: Tokenizer, until
 @pytest.mark.parametrize("name", SCORED)
 @pytest.mark.parametrize("batch", [1, 4])
 def test_continuations_of_padded_rows_are_those_of_single_rows(
-    name: str, batch: int, decoder: Decoder, tasks: Path, text_tokenizer: Tokenizer
+    name: str, batch: int, decoder: Decoder, tasks: TaskManager, text_tokenizer: Tokenizer
 ) -> None:
     model: Any = load_pretrained(decoder(name))
     _, samples = evaluated(decoder(name), "tiny_writing", tasks, batch)
