@@ -22,7 +22,9 @@ def model_folder(run: object, runs_dir: str | None = None) -> Path:
         raise ConfigError("--model_args does not say which model to score", EXAMPLE)
     if not isinstance(run, str):
         # The harness turns 0012 into 12 and 1e23 into a float, which may be digits of another run.
-        raise ConfigError(f"the harness read run={run} as a number", """put it into quotes: --model_args run="'0012'\"""")
+        raise ConfigError(
+            f"the harness read run={run} as a number", """put it into quotes: --model_args run="'0012'\""""
+        )
     folder = Path(run).expanduser().absolute()
     if (folder / "config.json").is_file():
         return folder
@@ -65,7 +67,8 @@ def scored_tokenizer(folder: Path, model: Path, **settings: Any) -> PreTrainedTo
     if not file.is_file():
         # Without this file, transformers may give a tokenizer that knows no words.
         raise DataError(
-            f"{folder} has no tokenizer.json", "put it there, or name the folder that has it: --model_args tokenizer=DIR"
+            f"{folder} has no tokenizer.json",
+            "put it there, or name the folder that has it: --model_args tokenizer=DIR",
         )
     if (folder / "tokenizer_config.json").is_file():
         return AutoTokenizer.from_pretrained(folder, **settings)

@@ -85,6 +85,6 @@ def refuse_what_looks_elsewhere(model: Any, folder: Path) -> None:
     first, second = (model(batch.to(model.device)).logits[0, :half].float() for batch in batches)
     if not torch.allclose(first, second, rtol=0, atol=1e-3 * float(first.abs().max())):
         raise ConfigError(
-            f"what the model in {folder} says of a token depends on the tokens behind it, or on other texts of its batch",
+            f"what the model in {folder} says of a token depends on the tokens behind it, or on other rows",
             "neurons with a scale of each token or a fixed one, such as neuron=bispike or neuron=residual",
         )

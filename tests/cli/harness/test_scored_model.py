@@ -200,9 +200,7 @@ def test_neurons_that_see_the_whole_batch_are_refused(decoder: Decoder) -> None:
         ({"pretrained": "gpt2"}, "pretrained=... is not known"),
     ],
 )
-def test_arguments_that_cannot_be_obeyed_are_refused(
-    arguments: dict[str, Any], message: str, decoder: Decoder
-) -> None:
+def test_arguments_that_cannot_be_obeyed_are_refused(arguments: dict[str, Any], message: str, decoder: Decoder) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         ScoredModel(run=str(decoder("plain")), device="cpu", **arguments)
 
