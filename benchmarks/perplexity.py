@@ -3,7 +3,8 @@
 python -m benchmarks.perplexity RUN_OR_FOLDER ... -- OVERRIDE ...
 
 A folder holds a saved decoder with its tokenizer.json, spiking or not; a run is named by its folder. The overrides
-say the text and the protocol as for spikelm-run: task=lm/wikitext2 source=local source.root=DIR task.window=512.
+say the text and the protocol as for spikelm-run: task=lm/wikitext2 source=local source.root=DIR, with
+backbone=hf backbone.path=FOLDER where windows are longer than the positions of a small backbone.
 """
 
 from __future__ import annotations

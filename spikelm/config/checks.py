@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from spikelm.catalog.checkpoint_files import (
+    MORE_SIZES,
     pinned,
     read_kind,
     read_options,
@@ -141,7 +142,8 @@ def _read_weights(backbone: Any) -> None:
     if kind is None or not kind.weights:  # refused by check()
         return
     names = size_names(backbone.kind)
-    if pinned(backbone.path) and not any(OmegaConf.is_missing(backbone, key) for key in names):
+    stated = not any(OmegaConf.is_missing(backbone, key) for key in names)
+    if pinned(backbone.path) and stated and all(key in backbone.options for key in MORE_SIZES.get(backbone.kind, ())):
         return
     for key, value in read_sizes(backbone.path, backbone.kind).items():
         if OmegaConf.is_missing(backbone, key) or key == "positions" or backbone[key] is None:
@@ -209,11 +211,8 @@ def check(config: Config) -> None:
     check_task(config.task, config.backbone.positions, config.stage.max_length)
     if config.task.kind in ("seq2seq", LM) and config.select == "released":
         raise ConfigError(f"select=released: no code was released for {config.task.name}", "select=last or best_dev")
-    if config.task.kind == LM and config.select == "best_dev" and "validation" not in config.task.splits:
-        raise ConfigError(
-            f"select=best_dev would choose by the test text, the only one that {config.task.name} evaluates",
-            'select=last, or task.splits={validation: ""}',
-        )
+    if config.task.kind == LM:
+        _check_language_model(config)
     check_source(config.source)
     check_neuron(config.neuron, "neuron")
     check_quantizer(config.weights, "weights")
@@ -271,6 +270,31 @@ def _check_backbone(config: Config) -> None:
         raise ConfigError(f"backbone.keep_layers={kept} is not valid; the backbone has {backbone.layers} layers")
 
 
+def _check_language_model(config: Config) -> None:
+    """What a decoder is trained for, chosen by and measured on."""
+    backbone, task = config.backbone, config.task
+    if config.select == "best_dev" and task.splits.get("validation") != "":
+        raise ConfigError(
+            f"select=best_dev would choose by a test text, as {task.name} has no validation split of its own first",
+            'select=last, or task.splits={validation: ""}',
+        )
+    if config.finetune.steps == 0 and not config.only_converts:
+        if config.converted:
+            raise ConfigError(
+                f"neuron={config.neuron.name} with finetune.steps=0 is a model that nothing is done for",
+                "convert=only converts the plain model, finetune.steps=200 distill=lm trains a student of it",
+            )
+        if not backbone.path:
+            raise ConfigError("finetune.steps=0 would measure random weights", "backbone.path=FOLDER")
+    if backbone.keep_layers is not None:
+        raise ConfigError("backbone.keep_layers is for encoders", "backbone.keep_layers=null backbone.layers=N")
+    if config.measure.length > backbone.positions:
+        raise ConfigError(
+            f"measure.length={config.measure.length} is longer than backbone.positions={backbone.positions}",
+            f"measure.length={backbone.positions}",
+        )
+
+
 def _check_variant(config: Config) -> None:
     """Whether the backbone and the neuron can have the variant."""
     variant, backbone = config.variant, config.backbone
@@ -312,7 +336,7 @@ def _check_operators(config: Config) -> None:
 def _check_previous(config: Config) -> None:
     """A student that another one starts from or imitates."""
     chained = "previous" in (config.distill.start.weights, config.distill.teacher.model)
-    if chained and (config.task.kind == "seq2seq" or not config.previous):
+    if chained and (config.task.kind in ("seq2seq", LM) or not config.previous):
         raise ConfigError(
             "distill.start.weights=previous and distill.teacher.model=previous need a student before this one, "
             "on a task with labels",

@@ -50,11 +50,12 @@ def build_llama(config: Config, vocab: int, end: int) -> nn.Module:
 def load_decoder(config: Config, folder: Path | None = None) -> nn.Module:
     """A saved decoder, else the backbone's own weights, with what the config asks for.
 
-    A spiking model saved with the same T comes with its amplitudes; a plain one gives its weights alone.
+    A spiking model of a run with the same T comes with its amplitudes; any other folder gives its weights alone.
     """
+    of_run = folder is not None
     folder = folder or backbone_folder(config.backbone)
     try:
-        if config.converted and time_steps_of(folder) == config.time_steps:
+        if of_run and config.converted and time_steps_of(folder) == config.time_steps:
             return load_pretrained(folder, dtype=torch.float32)
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)  # published ones are in half
     except (OSError, ValueError) as error:

@@ -6,12 +6,14 @@ is in the identity by the hash of its content, and what comes from other runs by
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spikelm.catalog.kinds import UNLABELLED
+from spikelm.catalog.kinds import LM, UNLABELLED
 from spikelm.config.settings.fields import decided
 from spikelm.config.settings.schema import Config
+from spikelm.config.settings.task import TaskConfig, window_and_stride
 from spikelm.data.sources.source_identity import source_identity
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.store.file_facts import weights_identity
@@ -31,10 +33,10 @@ def identity(config: Config) -> dict[str, Any]:
     path = config.backbone.path
     return {
         "format": FORMAT,
-        "task": decided(config.task, run),
+        "task": decided(_task(config), run),
         "source": _source(config, cache),
         "backbone": decided(config.backbone, run),
-        "starts from": weights_identity(path, cache) if path else None,
+        "starts from": weights_identity(path, cache, with_settings=config.kind.causal) if path else None,
         "neuron": {**decided(config.neuron, run), "T": config.time_steps},
         "weights": decided(config.weights, run),
         "variant": decided(config.variant, run) if config.converted else None,
@@ -49,6 +51,14 @@ def identity(config: Config) -> dict[str, Any]:
         "needs": {role: id_of(needed) for role, needed in prerequisites(config).items()},
         **({"convert": _conversion(config)} if config.only_converts else {}),
     }
+
+
+def _task(config: Config) -> TaskConfig:
+    """The task, with the windows that a perplexity is measured by, however they are said."""
+    if config.task.kind != LM:
+        return config.task
+    window, stride = window_and_stride(config.task, config.stage.max_length)
+    return replace(config.task, window=window, stride=stride)
 
 
 def _conversion(config: Config) -> dict[str, Any]:

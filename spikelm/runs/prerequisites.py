@@ -15,7 +15,7 @@ from spikelm.config.settings.running import TrainerConfig
 from spikelm.config.settings.schema import Config, SystemConfig
 from spikelm.config.settings.specs import AttentionSpec, NeuronSpec, NormSpec, QuantizerSpec
 from spikelm.config.settings.stages import StageConfig
-from spikelm.config.settings.task import TaskConfig
+from spikelm.config.settings.task import TaskConfig, window_and_stride
 from spikelm.errors import ConfigError
 
 
@@ -89,8 +89,9 @@ def teacher_of(config: Config) -> Config:
         select="last",
         force=False,
     )
-    if config.task.kind == LM and config.backbone.path:  # a language model as it is published: it has learned already
-        plain.finetune = replace(plain.finetune, steps=0, epochs=None)
+    if config.task.kind == LM:  # measured in the same windows, whatever its own stage reads at a time
+        window, stride = window_and_stride(config.task, config.stage.max_length)
+        plain.task = replace(config.task, window=window, stride=stride)
     if config.kind.neuron == "spiking":  # without a plain form: taught by the BERT of its size
         plain.backbone = replace(config.backbone, kind="bert", options={})
     return pretraining_of(plain) if config.task.kind in UNLABELLED else replace(plain, seed=config.teacher.seed)

@@ -15,6 +15,8 @@ from spikelm.store.atomic import write_atomic
 from spikelm.store.checksums import broken_seal, file_hash, seal
 from spikelm.store.hashing import digest
 
+#: files beside the weights that say what a decoder does with a text
+SETTINGS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 READING = 1  # raise when the same files no longer give the same rows or documents
 
 
@@ -50,9 +52,19 @@ def cached_file_hash(path: Path, cache: Path) -> str:
     return recall(place) or remember(place, file_hash(path))
 
 
-def weights_identity(path: str, cache: Path) -> str:
-    """Which weights: those of a pinned name by it, all others by their hash, since a place cannot change a result."""
-    return f"hub:{path}" if pinned(path) else cached_file_hash(weights_file(weights_folder(path)), cache)
+def weights_identity(path: str, cache: Path, with_settings: bool = False) -> str:
+    """Which weights: those of a pinned name by it, all others by their hash, since a place cannot change a result.
+
+    A decoder is also what the files beside its weights say (`with_settings`): its positions, its tokenizer, its marks.
+    """
+    if pinned(path):
+        return f"hub:{path}"
+    folder = weights_folder(path)
+    weights = cached_file_hash(weights_file(folder), cache)
+    if not with_settings:
+        return weights
+    beside = [folder / name for name in SETTINGS]
+    return digest([weights, {file.name: cached_file_hash(file, cache) for file in beside if file.is_file()}])
 
 
 def weights_record(path: str, cache: Path) -> dict[str, str]:

@@ -35,6 +35,7 @@ from spikelm.data.tokens.running_text_tokenizer import (
     load_lm_tokenizer,
     save_lm_tokenizer,
 )
+from spikelm.measure.causality import refuse_what_looks_elsewhere
 from spikelm.measure.perplexity import Predicted, lm_scores
 from spikelm.measure.trained_model import Measured, TokenEnergy, measure_model
 from spikelm.models.architecture import Architecture
@@ -44,7 +45,7 @@ from spikelm.training.devices.ranks import summed
 from spikelm.training.distill.losses import Variances, hidden_losses, layer_weights, logits_loss, state_sums, weighted
 from spikelm.training.modules import StageModule
 from spikelm.training.optimization import total_steps
-from spikelm.training.places import places, rows_at
+from spikelm.training.places import places, rows_at, with_places
 from spikelm.training.stage import Stage, Texts, announced, cache_of
 
 EVALUATED_TOKENS = 2048  # at a time: the logits of large vocabularies are what takes the memory
@@ -69,7 +70,24 @@ class LanguageModule(CausalModule):
     ) -> None:
         super().__init__(model, stage, total, config.seed)
         self.task = config.task
+        self.neuron = config.neuron.name
         self.evaluated = evaluated
+        self.looked = False  # whether it is known that no token depends on those behind it
+
+    def on_train_start(self) -> None:
+        """A neuron that sees the answer would make any number that follows worthless; its amplitudes are set by now."""
+        if not self.looked:
+            refuse_what_looks_elsewhere(self.model, f"a model with neuron={self.neuron}")
+            self.looked = True
+
+    def on_validation_start(self) -> None:
+        self.on_train_start()
+
+    def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Any:
+        """What is evaluated has labels, whose places are found where nothing waits for a device."""
+        if not self.trainer.training:
+            return with_places(batch, ("label_places",))
+        return super().on_before_batch_transfer(batch, dataloader_idx)
 
     def on_validation_epoch_start(self) -> None:
         self._seen = torch.zeros(len(self.evaluated), 3, dtype=torch.float64, device=self.device)
@@ -190,7 +208,6 @@ def language_stage(
     config: Config,
     console: Console,
     module: Callable[[int, ReadText], StageModule],
-    measure: Callable[[nn.Module, list[Batch]], Measured] | None = None,
 ) -> Stage:
     """Running text to batches and windows; `module` is made for a number of steps and the text."""
     task, stage, cache = config.task, config.stage, cache_of(config)
@@ -214,9 +231,9 @@ def language_stage(
         samples=_samples(config, evaluated[0], first),
         evaluate_every=max(1, total // 5),
         source=text.record(config.rows_from),
-        measure=measure or partial(measure_decoder, config, tokenizer.get_vocab_size()),
+        measure=partial(measure_decoder, config),
         texts=lambda: Texts([], {"perplexity": " ".join(one.note for one in evaluated)}),
-        save_beside=partial(save_lm_tokenizer, tokenizer, folder),
+        save_beside=partial(save_lm_tokenizer, tokenizer, folder, first),
     )
 
 
@@ -227,7 +244,7 @@ def _samples(config: Config, text: EvaluatedText, first: int) -> list[Batch]:
     return [{name: batch[name] for name in INPUTS} for batch in batches]
 
 
-def measure_decoder(config: Config, vocab: int, model: nn.Module, samples: Sequence[Batch]) -> Measured:
+def measure_decoder(config: Config, model: Any, samples: Sequence[Batch]) -> Measured:
     """Firing, audit, and energy of reading `measure.length` tokens one by one; the LM head stays apart."""
     measured = measure_model(model, samples, config)
     tokens, energy = config.measure.length, measured.energy_mj["fp32"]
@@ -235,6 +252,6 @@ def measure_decoder(config: Config, vocab: int, model: nn.Module, samples: Seque
         tokens,
         None if energy is None else energy / tokens,
         measured.energy_ann_mj["fp32"] / tokens,
-        energy_mj(lm_head_terms(config.backbone.hidden, vocab, 1)),
+        energy_mj(lm_head_terms(config.backbone.hidden, model.config.vocab_size, 1)),
     )
     return measured

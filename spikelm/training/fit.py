@@ -78,8 +78,10 @@ def fit(
 ) -> None:
     """Train to the last step, from the last checkpoint if there is one; all ranks call it alike."""
     for split in work.evaluation:
-        if max(len(batch["input_ids"]) for batch in split) < ranks.world:  # a rank without rows would not take part
-            raise DataError("fewer rows to evaluate than devices", "trainer.devices=1, or more source.dev_rows")
+        # a rank without batches and without rows would not take part
+        if len(split) < ranks.world and max(len(batch["input_ids"]) for batch in split) < ranks.world:
+            fix = "trainer.devices=1, more source.dev_rows, or for a language model a smaller task.window"
+            raise DataError("fewer rows to evaluate than devices", fix)
     module = work.module
     resume = last_checkpoint(journal.checkpoints, journal.console) if ranks.first else None
     resume = tell(resume) if ranks.world > 1 else resume

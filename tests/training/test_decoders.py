@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,8 +22,9 @@ from spikelm.catalog.energy import decoder_terms, energy_mj
 from spikelm.config.compose import load_config
 from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import IGNORED
-from spikelm.errors import ConfigError
+from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.runs.experiment import Finished, open_run, run_experiment
+from spikelm.runs.identity import id_of
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.spiking import load_pretrained
 from spikelm.training.best_epoch import BestDev
@@ -187,11 +189,16 @@ def test_given_weights_are_taken_as_they_are(mistral: Path, runs: Path) -> None:
     ("overrides", "told"),
     [
         (("backbone=bert_tiny",), "task=lm/embedded is not valid for BERT"),
-        (("neuron=bispike", "distill=lm", "finetune.steps=0"), "finetune.steps=0 trains no student"),
-        (("neuron=bispike", "distill=general"), "distill.start.weights=general is for tasks with labels"),
+        (("neuron=bispike", "distill=lm", "finetune.steps=0"), "a model that nothing is done for"),
+        (("neuron=bispike", "distill=general"), "for tasks with labels"),
         (("neuron=bispike", "distill=lm", "distill.losses.attention=1"), "distill.losses.attention"),
+        (("neuron=ann", "finetune.steps=0"), "random weights"),
+        (("neuron=ann", "measure.length=999"), "longer than backbone.positions"),
+        (("neuron=ann", "backbone.keep_layers=1"), "for encoders"),
+        (("system=spikegpt", "distill=lm", "distill.start.weights=pretrained"), "no plain form"),
+        (("neuron=bispike", "distill=lm", "distill.states.total=true"), "distill.states.total"),
         (("task=glue/sst2", "backbone=llama_tiny"), "task=glue/sst2 is not valid for Llama"),
-        (("task=lm/wikitext2", "source=hub", "select=best_dev"), "would choose by the test text"),
+        (("task=lm/wikitext2", "source=hub", "select=best_dev"), "would choose by a test text"),
         (("task.window=99999",), "longer than backbone.positions"),
         (("backbone.options.key_value_heads=3",), "does not divide"),
     ],
@@ -199,6 +206,28 @@ def test_given_weights_are_taken_as_they_are(mistral: Path, runs: Path) -> None:
 def test_what_cannot_be_is_refused_with_a_fix(overrides: tuple[str, ...], told: str, runs: Path) -> None:
     with pytest.raises(ConfigError, match=told):
         config_of(runs, *overrides)
+
+
+def test_what_a_published_model_would_have_been_trained_with_makes_no_other_run(mistral: Path, runs: Path) -> None:
+    words = ["scale=smoke", "task=lm/embedded", f"runs_dir={runs}", "backbone=hf", f"backbone.path={mistral}"]
+    plain = id_of(load_config([*words, "neuron=ann"]))
+    assert id_of(load_config([*words, "neuron=ann", "finetune.lr=7e-3"])) == plain
+    assert id_of(load_config([*words, "neuron=ann", "task.window=64", "task.stride=64"])) == plain, "as it is anyway"
+    assert id_of(load_config([*words, "neuron=ann", "task.window=32"])) != plain
+    student = load_config([*words, "neuron=bispike", "distill=lm", "finetune.steps=3", "finetune.lr=7e-3"])
+    assert id_of(prerequisites(student)["teacher"]) == plain
+    short = load_config([*words, "neuron=residual", "convert=only", "finetune.max_length=32"])
+    assert prerequisites(short)["teacher"].task.window == 32, "both are measured alike"
+    settings = json.loads((mistral / "config.json").read_text())
+    other = mistral.with_name("other")
+    shutil.copytree(mistral, other)
+    (other / "config.json").write_text(json.dumps({**settings, "rope_theta": 77.0}))
+    assert id_of(load_config([*words[:-1], f"backbone.path={other}", "neuron=ann"])) != plain
+
+
+def test_a_neuron_that_sees_what_is_to_be_predicted_is_refused(runs: Path) -> None:
+    with pytest.raises(SpikeLMError, match="depends on the tokens behind it"):
+        smoke(runs, "neuron=twn")
 
 
 def test_an_interrupted_run_goes_on_to_the_same_weights(runs: Path, tmp_path: Path) -> None:

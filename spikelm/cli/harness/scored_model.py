@@ -13,6 +13,7 @@ from lm_eval.models.utils_hf import get_dtype
 from spikelm.cli.harness.scored_folder import EXAMPLE, model_folder, refuse_other_models, scored_tokenizer
 from spikelm.config.suggestions import nearest
 from spikelm.errors import ConfigError
+from spikelm.measure.causality import refuse_what_looks_elsewhere
 from spikelm.spiking import load_pretrained
 
 #: arguments that mean for our models what they mean for the harness's own
@@ -22,7 +23,6 @@ PASSED = (
     *("think_end_token", "enable_thinking", "chat_template_args"),
 )
 OWN = ("run", "runs_dir", "tokenizer")
-PROBED = 8  # tokens of a row
 
 
 @register_model("spikelm")
@@ -58,7 +58,7 @@ class ScoredModel(HFLM):  # type: ignore[misc]
             device=device,
             **options,
         )
-        refuse_what_looks_elsewhere(self.model, folder)
+        refuse_what_looks_elsewhere(self.model, f"the model in {folder}")
 
     def _create_tokenizer(
         self, pretrained: Any, tokenizer: Any, add_bos_token: bool | None = None, **options: Any
@@ -70,21 +70,3 @@ class ScoredModel(HFLM):  # type: ignore[misc]
     def _create_model(self, pretrained: str, dtype: Any = "auto", **options: Any) -> None:
         """HFLM asks for it while it is made, and puts it on its device afterwards."""
         self._model = load_pretrained(pretrained, dtype=get_dtype(dtype))
-
-
-@torch.no_grad()
-def refuse_what_looks_elsewhere(model: Any, folder: Path) -> None:
-    """Raise where what a model says of a token depends on the tokens behind it, or on other rows.
-
-    Two batches that share half a row and nothing else have to agree on that half. No likelihood could be told
-    otherwise: neurons with one scale for a whole batch (`neuron=twn`) see the answer, and the padding.
-    """
-    half = PROBED // 2
-    batches = torch.randint(model.config.vocab_size, (2, 2, PROBED), generator=torch.Generator().manual_seed(0))
-    batches[1, 0, :half] = batches[0, 0, :half]
-    first, second = (model(batch.to(model.device)).logits[0, :half].float() for batch in batches)
-    if not torch.allclose(first, second, rtol=0, atol=1e-3 * float(first.abs().max())):
-        raise ConfigError(
-            f"what the model in {folder} says of a token depends on the tokens behind it, or on other rows",
-            "neurons with a scale of each token or a fixed one, such as neuron=bispike or neuron=residual",
-        )

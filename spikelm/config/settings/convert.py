@@ -74,6 +74,6 @@ def _check_rotation(config: Any) -> None:
         raise ConfigError(f"{said} stands in front of neurons, and there are none", "convert.rotation=none")
     if config.variant != VariantConfig():
         raise ConfigError(f"{said} does not go together with a variant of the attention", "convert.rotation=none")
-    heads = config.backbone.hidden // config.backbone.heads
+    heads = config.backbone.options.get("head_size") or config.backbone.hidden // config.backbone.heads
     if heads % 2:
         raise ConfigError(f"{said} needs heads of an even size, and these have {heads}", "convert.rotation=none")

@@ -118,9 +118,20 @@ def check_distill(config: Any) -> None:
     if config.task.kind == "seq2seq" and config.spiking:
         _refuse_for_labels(distill, config.task.name, {"start.frozen_embeddings": distill.start.frozen_embeddings})
     if config.task.kind == LM and config.distills:
-        _refuse_for_labels(distill, config.task.name, {"losses.attention": distill.losses.attention})
-        if distill.imitates and config.finetune.steps == 0:
-            raise ConfigError(f"finetune.steps=0 trains no student of distill={distill.name}", "finetune.steps=200")
+        more = {
+            "losses.attention": distill.losses.attention,
+            "start.head=teacher": distill.start.head == "teacher",
+            "teacher.dropout": distill.teacher.dropout,
+            "states.total": distill.states.total,
+        }
+        _refuse_for_labels(distill, config.task.name, more)
+        if config.kind.neuron == "spiking":
+            raise ConfigError(f"a {config.kind.title} has no plain form to learn from", "distill=none")
+        if not distill.imitates and (distill.start.frozen_embeddings or distill.losses.labels != 1):
+            raise ConfigError(
+                "distill.start.frozen_embeddings and distill.losses.labels are for a student that imitates",
+                "distill=lm",
+            )
     if distill.rows.other_tasks and not distill.imitates:
         raise ConfigError(
             "distill.rows.other_tasks asks a teacher that nothing is learned from", "distill.losses.logits=1"

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from spikelm.catalog.kinds import UNLABELLED, Kind, kind_of
+from spikelm.catalog.kinds import LM, UNLABELLED, Kind, kind_of
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.settings.backbone import BackboneConfig, VariantConfig
 from spikelm.config.settings.convert import ConvertConfig
@@ -153,6 +153,8 @@ class Config(Composed):
         """The stage this run trains; that of a conversion has no steps, only the batches that set the amplitudes."""
         own = {"pretrain": self.pretrain, "general": self.general}.get(self.task.kind, self.finetune)
         if not self.only_converts:
+            if self.task.kind == LM and own.steps == 0:  # how it would have been trained says nothing
+                return StageConfig(steps=0, max_length=own.max_length)
             return own
         stage = GeneralConfig(task_rows=own.task_rows) if isinstance(own, GeneralConfig) else StageConfig()
         amplitudes = AmplitudeConfig(calibrate=self.convert.batches)

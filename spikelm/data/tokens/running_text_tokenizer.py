@@ -63,10 +63,10 @@ def first_token(tokenizer: Tokenizer, folder: Path | None) -> int:
     return int(known[end_of_text(tokenizer)])
 
 
-def save_lm_tokenizer(tokenizer: Tokenizer, folder: Path | None, to: Path) -> None:
+def save_lm_tokenizer(tokenizer: Tokenizer, folder: Path | None, first: int, to: Path) -> None:
     """Put the tokenizer beside a saved model, with what the weights' folder says of its marks and of chats.
 
-    `folder` is that of the weights, none for a model from scratch, whose texts begin and end with the same mark.
+    `folder` is that of the weights, none for a model from scratch; `first` is the token that a text is read behind.
     """
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -76,8 +76,8 @@ def save_lm_tokenizer(tokenizer: Tokenizer, folder: Path | None, to: Path) -> No
         if path.is_file():
             shutil.copyfile(path, to / path.name)
     if not (to / "tokenizer_config.json").is_file():
-        mark = end_of_text(tokenizer)
-        settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": mark, "eos_token": mark}
+        marks = {"bos_token": tokenizer.id_to_token(first), "eos_token": end_of_text(tokenizer)}
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", **marks}
         (to / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
 
 
