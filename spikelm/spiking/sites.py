@@ -21,7 +21,8 @@ class Site:
     of the keys would see them before these. `argument` names the input that is spiked where a module has two (cross
     attention also reads the encoder); `part` = (i, n) spikes only the i-th of n equal parts of an output that packs
     several (GPT-2's q, k and v). `readers` are the linears that read the spikes of an input, where a rotation may stand
-    in front of the neuron.
+    in front of the neuron. `met_by` is the other operand of the product that reads keys (the query) or values (the
+    attention map, which is the softmax's).
     """
 
     name: str
@@ -33,6 +34,7 @@ class Site:
     source: bool = False  # its tokens are the encoder's, although it sits in a decoder
     threshold: str = ""  # the key of the model's config that scales the neuron's threshold here
     readers: tuple[str, ...] = ()
+    met_by: Literal["query", "map"] | None = None
 
     @property
     def child(self) -> str:
@@ -120,8 +122,8 @@ BERT = Stack(
     blocks="layer",
     sites=(
         Site("qkv_in", "attention.self", "input", readers=_BERT_QKV),
-        Site("key_out", "attention.self.key", "output", memory=False),
-        Site("value_out", "attention.self.value", "output", memory=False),
+        Site("key_out", "attention.self.key", "output", memory=False, met_by="query"),
+        Site("value_out", "attention.self.value", "output", memory=False, met_by="map"),
         Site("attn_out_in", "attention.output.dense", "input"),
         Site("ffn1_in", "intermediate.dense", "input", readers=("intermediate.dense",)),
         Site("ffn2_in", "output.dense", "input", readers=("output.dense",)),
@@ -170,15 +172,15 @@ _SELF_HEADS = Heads.of(_SELF_QKV, output="self_attn.out_proj")
 _CROSS_HEADS = Heads.of(_CROSS_QKV, output="encoder_attn.out_proj")
 _SELF = (
     Site("qkv_in", "self_attn", "input", readers=_SELF_QKV),
-    Site("key_out", "self_attn.k_proj", "output", memory=False),
-    Site("value_out", "self_attn.v_proj", "output", memory=False),
+    Site("key_out", "self_attn.k_proj", "output", memory=False, met_by="query"),
+    Site("value_out", "self_attn.v_proj", "output", memory=False, met_by="map"),
     Site("attn_out_in", "self_attn.out_proj", "input"),
 )
 _CROSS = (
     Site("cross_q_in", "encoder_attn", "input", readers=_CROSS_QKV[:1]),
     Site("cross_kv_in", "encoder_attn", "input", argument="key_value_states", source=True, readers=_CROSS_QKV[1:]),
-    Site("cross_key_out", "encoder_attn.k_proj", "output", memory=False, source=True),
-    Site("cross_value_out", "encoder_attn.v_proj", "output", memory=False, source=True),
+    Site("cross_key_out", "encoder_attn.k_proj", "output", memory=False, met_by="query", source=True),
+    Site("cross_value_out", "encoder_attn.v_proj", "output", memory=False, met_by="map", source=True),
     Site("cross_out_in", "encoder_attn.out_proj", "input"),
 )
 _FFN = (Site("ffn1_in", "fc1", "input", readers=("fc1",)), Site("ffn2_in", "fc2", "input", readers=("fc2",)))
@@ -200,8 +202,8 @@ GPT2 = Stack(
     blocks="h",
     sites=(
         Site("qkv_in", "attn", "input", readers=("attn.c_attn",)),
-        Site("key_out", "attn.c_attn", "output", memory=False, part=(1, 3)),
-        Site("value_out", "attn.c_attn", "output", memory=False, part=(2, 3)),
+        Site("key_out", "attn.c_attn", "output", memory=False, met_by="query", part=(1, 3)),
+        Site("value_out", "attn.c_attn", "output", memory=False, met_by="map", part=(2, 3)),
         Site("attn_out_in", "attn.c_proj", "input"),
         Site("ffn1_in", "mlp.c_fc", "input", readers=("mlp.c_fc",)),
         Site("ffn2_in", "mlp.c_proj", "input", readers=("mlp.c_proj",)),
@@ -219,8 +221,8 @@ LLAMA = Stack(
     blocks="layers",
     sites=(
         Site("qkv_in", "self_attn", "input", readers=_SELF_QKV),
-        Site("key_out", "self_attn", "cache", memory=False),
-        Site("value_out", "self_attn.v_proj", "output", memory=False),
+        Site("key_out", "self_attn", "cache", memory=False, met_by="query"),
+        Site("value_out", "self_attn.v_proj", "output", memory=False, met_by="map"),
         Site("attn_out_in", "self_attn.o_proj", "input"),
         Site("ffn1_in", "mlp", "input", readers=_GATED),
         Site("ffn2_in", "mlp.down_proj", "input", readers=("mlp.down_proj",)),

@@ -27,6 +27,7 @@ from spikelm.operators import Operator
 from spikelm.spiking.conversion import Conversion, conversion_of
 from spikelm.spiking.folding import fold, marked_part, marked_spikes, over_time, source_steps, spread
 from spikelm.spiking.kv_cache import SpikedKeys, prepare_cache, spike_cache
+from spikelm.spiking.operands import await_operand, refuse_operands
 from spikelm.spiking.operators import refuse_operators, replace_operators
 from spikelm.spiking.rotation import Rotation, attach_rotations, refuse_rotation, rotate_weights
 from spikelm.spiking.saved.dropout import keep_bits
@@ -229,7 +230,8 @@ def _attach(model: Any, conversion: Conversion) -> None:
         except AttributeError as error:
             raise ConfigError(f"{type(model).__name__} has no {stack.prefix}", "convert the whole model") from error
     if conversion.neuron:
-        build_neuron(conversion.neuron, conversion.T)  # one that cannot be built must leave the model as it was
+        # one that cannot be built must leave the model as it was
+        refuse_operands(model, conversion, build_neuron(conversion.neuron, conversion.T))
     refuse_operators(model, conversion)
     if conversion.rotation != "none":
         _check_rotation(model, conversion)
@@ -277,6 +279,7 @@ def _attach_neuron(block: Any, site: Site, neuron: Neuron, aligned: bool) -> Non
     neuron.fit_to(features(host, site))
     neuron.read_by(readers(block, site))
     host.add_module(site.child, neuron)
+    await_operand(block, site, neuron)
     # Hooks find their neuron on the module they are called with: copies of a model stay independent.
     if site.at == "cache":
         host.register_forward_pre_hook(partial(_spike_cached, site), with_kwargs=True)

@@ -46,8 +46,9 @@ class GIF(AmplitudeNeuron):
     Saliency is one value per channel, the mean over the tokens of the first training batch, over all ranks; the
     `low_share` of the channels with the smallest are low. saliency=weights is SpikeLLM's (x W^T W) x, with the weights
     W of the linears behind the neuron, which spikify tells it; saliency=input is x^2, as is everything that no linear
-    reads: keys and values, where SpikeLLM takes the other operand of the product for W. Where the last axis has no
-    fixed size, no channel is salient. alpha stays 1 and is not read; alpha_ready says that the mask is set.
+    reads: keys and values. saliency=operands is that of weights, and has for keys and values what SpikeLLM takes there,
+    the other operand of the product in place of W (`meet`). Where the last axis has no fixed size, no channel is
+    salient. alpha stays 1 and is not read; alpha_ready says that the mask is set.
     """
 
     per_token = True
@@ -60,14 +61,17 @@ class GIF(AmplitudeNeuron):
         width: Annotated[int, Rule(whole=True, least=2, most=8)] = 4,
         extra: Annotated[int, Rule(whole=True, least=1, most=2)] = 1,
         low_share: Annotated[float, Rule(least=0, most=1)] = 0.9,
-        saliency: Literal["weights", "input"] = "weights",
+        saliency: Literal["weights", "operands", "input"] = "weights",
     ) -> None:
         super().__init__(T, memory, elastic=True, learnable=False)
         self.width = width
         self.extra = extra
         self.low_share = low_share
-        self.by_weights = saliency == "weights"
+        self.by_weights = saliency != "input"
+        self.by_operands = saliency == "operands"
         self.linears: tuple[nn.Module, ...] = ()
+        self.met_by: Literal["query", "map"] | None = None  # the operand that it waits for on its first batch
+        self.kept: Tensor | None = None  # that batch, while it waits
         self.register_buffer("salient", None)
         self._found: tuple[Tensor, int, Tensor] | None = None
 
@@ -90,6 +94,33 @@ class GIF(AmplitudeNeuron):
         ):  # the compiler makes a kernel of the plain form, and must not look at the mask
             return self._plainly(wide(x)).to(x.dtype)
         return affine_code(x, self.width, self.extra, self._channels() if self._splits(x) else None)
+
+    def set_from(self, x: Tensor) -> None:
+        """Keys and values that wait for their operand are only kept here: for now no channel is salient."""
+        if self.met_by is None or not self.training or self.ready:
+            super().set_from(x)
+            return
+        self._mask().fill_(False)
+        self.kept = x.detach()
+
+    @torch.no_grad()
+    def meet(self, operand: Tensor) -> None:
+        """Set the mask by what the kept x (T, B, n, heads * d) is multiplied by: (O^T O x) x, in every head by itself.
+
+        O (T*B, heads, m, .) are the queries that read keys, x being (d, n), or the rows of the attention map that read
+        values, x being (n, d).
+        """
+        assert self.kept is not None
+        kept, self.kept, operand = self.kept, None, wide(operand)
+        x = wide(kept).flatten(0, 1).unflatten(-1, (operand.shape[1], -1)).transpose(1, 2)
+        if self.met_by == "query":
+            x = x.mT
+        saliency = operand.mT @ (operand @ x) * x
+        if self.met_by == "query":
+            saliency = saliency.mT
+        self._split_by(saliency.transpose(1, 2).flatten(2).flatten(0, 1).double())
+        self.alpha_ready.fill_(True)
+        self._ready = True
 
     def _plainly(self, x: Tensor) -> Tensor:
         codes, scale, zero = affine(x, self.width)
@@ -136,7 +167,10 @@ class GIF(AmplitudeNeuron):
         if not self._splits(x):
             return
         tokens = x.flatten(0, -2).double()
-        saliency = tokens * (tokens @ self._gram(tokens) if self.by_weights and self.linears else tokens)
+        self._split_by(tokens * (tokens @ self._gram(tokens) if self.by_weights and self.linears else tokens))
+
+    def _split_by(self, saliency: Tensor) -> None:
+        """Set the mask by the mean of saliency (tokens, channels) over the tokens of all ranks."""
         seen = torch.cat([saliency.sum(0), saliency.new_full((1,), len(saliency))])
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             dist.all_reduce(seen)

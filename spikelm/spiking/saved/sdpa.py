@@ -4,7 +4,8 @@ With dropout, torch's scaled_dot_product_attention takes its plain path on a CPU
 the value, the probabilities before and after dropout and the noise, all as floats. Here q and the probabilities are
 kept, keys and values as packed spikes, the noise as bits. (Computing the probabilities again, too, made the attention
 a quarter slower.) Anything else (no dropout, no gradients, half precision, a GPU, a causal mask that is not given) goes
-to torch's function. Queries whose keys are turned behind their rotary positions are turned here, too.
+to torch's function. Queries whose keys are turned behind their rotary positions are turned here, too, and neurons of
+keys and values that wait for the other operand of their product (operands.py) are given it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from spikelm.neurons.kernels.packing import Shared, packed_of, times_noise
+from spikelm.spiking.operands import hand_over, waiting
 from spikelm.spiking.saved.dropout import draw, level
 
 NAME = "spikelm_sdpa"
@@ -111,6 +113,8 @@ def attend(
     if (turn := getattr(module, QUERY_TURN, None)) is not None:
         tokens = query.transpose(1, 2)
         query = turn(tokens.flatten(2)).unflatten(-1, tokens.shape[2:]).transpose(1, 2)
+    if waiting(module):
+        _hand_over(module, query, key, attention_mask, scaling=scaling, is_causal=is_causal, **kwargs)
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     ours = (
         (0.0 < dropout < 1.0 and torch.is_grad_enabled() and query.requires_grad)
@@ -128,6 +132,14 @@ def attend(
     operands = Operand(key), Operand(value)
     context = Attend.apply(query, key, value, attention_mask, scale, dropout, operands)
     return context.transpose(1, 2).contiguous(), None
+
+
+@torch.no_grad()
+def _hand_over(module: Any, query: Tensor, key: Tensor, mask: Tensor | None, **kwargs: Any) -> None:
+    """Give neurons that wait the queries, and the map: what torch's attention makes of the identity as values."""
+    identity = torch.eye(key.shape[2], dtype=query.dtype, device=query.device).expand(*key.shape[:2], -1, -1)
+    rows, _ = sdpa_attention_forward(module, query, key, identity, mask, 0.0, **kwargs)
+    hand_over(module, {"query": query, "map": rows.transpose(1, 2)}, key)
 
 
 AttentionInterface.register(NAME, attend)

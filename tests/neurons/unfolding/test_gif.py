@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 import pytest
 import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
 from golden import assert_unfolds, golden, needs_golden
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
@@ -42,10 +47,12 @@ def test_codes_scales_and_mask_are_the_released_ones(tag: str, extra: int, low_s
 
 @needs_golden
 @pytest.mark.parametrize(("tag", "extra", "low_share"), TAGS)
-@pytest.mark.parametrize("parts", [1, 2])
-def test_the_mask_by_the_weights_behind_is_the_released_one(tag: str, extra: int, low_share: float, parts: int) -> None:
+@pytest.mark.parametrize(("parts", "saliency"), [(1, "weights"), (2, "weights"), (2, "operands")])
+def test_the_mask_by_the_weights_behind_is_the_released_one(
+    tag: str, extra: int, low_share: float, parts: int, saliency: Literal["weights", "operands"]
+) -> None:
     g = golden("spikellm_gif")
-    neuron = GIF(1, extra=extra, low_share=low_share)  # type: ignore[arg-type]
+    neuron = GIF(1, extra=extra, low_share=low_share, saliency=saliency)
     neuron.fit_to(8)
     linears = []
     for weight in g["weight"].chunk(parts):
@@ -56,6 +63,42 @@ def test_the_mask_by_the_weights_behind_is_the_released_one(tag: str, extra: int
     assert neuron.salient is not None
     assert torch.equal(~neuron.salient, g[f"{tag}.mask_low"].flatten().bool())
     assert not list(neuron.parameters()), "the linears are no parts of the neuron"
+
+
+def coded(x: Tensor, bits: int) -> Tensor:
+    codes, scale, zero = affine(x, bits)
+    return (codes - zero) * scale
+
+
+@needs_golden
+@pytest.mark.parametrize(("met_by", "x", "operand"), [("query", "k", "q"), ("map", "v", "p")])
+def test_the_mask_by_the_other_operand_is_the_released_one(
+    met_by: Literal["query", "map"], x: str, operand: str
+) -> None:
+    g = golden("spikellm_gif")
+    neuron = GIF(1, low_share=0.75, saliency="operands")
+    neuron.fit_to(8)
+    neuron.met_by = met_by
+    tokens = g[f"attn.{x}"].transpose(1, 2).flatten(2)[None]
+    assert torch.equal(neuron(tokens), coded(tokens, 4)), "it waits, and no channel is salient yet"
+    assert not neuron.ready
+    neuron.meet(g[f"attn.{operand}"])
+    assert neuron.ready
+    assert neuron.kept is None
+    assert neuron.salient is not None
+    assert torch.equal(~neuron.salient, g[f"attn.{x}_mask_low"].flatten().bool())
+    assert torch.equal(neuron(tokens), torch.where(neuron.salient, coded(tokens, 5), coded(tokens, 4)))
+
+
+@needs_golden
+def test_products_with_those_masks_are_the_released_ones() -> None:
+    """SpikeLLM codes (d, n) keys and (n, d) values over their last axis; the neuron's own code is of whole tokens."""
+    g = golden("spikellm_gif")
+    keys, values = g["attn.k"].mT, g["attn.v"]
+    keys = torch.where(g["attn.k_mask_low"].bool(), coded(keys, 4), coded(keys, 5))
+    close(coded(g["attn.q"], 4) @ keys, g["attn.qkt"])
+    values = torch.where(g["attn.v_mask_low"].bool(), coded(values, 4), coded(values, 5))
+    close(g["attn.p"] @ values, g["attn.pv"])
 
 
 @needs_golden
@@ -157,3 +200,37 @@ def test_the_weights_of_a_conv1d_are_transposed() -> None:
         assert neuron.salient is not None
         masks.append(neuron.salient)
     assert torch.equal(*masks)
+
+
+def halves() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    return torch.randn(1, 4, 3, 8, generator=generator), torch.randn(4, 2, 3, 4, generator=generator)
+
+
+def met(x: Tensor, queries: Tensor) -> Tensor:
+    neuron = GIF(1, low_share=0.5, saliency="operands")
+    neuron.fit_to(8)
+    neuron.met_by = "query"
+    neuron(x)
+    neuron.meet(queries)
+    assert neuron.salient is not None
+    return neuron.salient
+
+
+def _one_rank(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    x, queries = halves()
+    rows = slice(0, 1) if rank == 0 else slice(1, 4)
+    torch.save(met(x[:, rows], queries[rows]), f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_ranks_agree_on_the_mask_by_the_other_operand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    mp.spawn(_one_rank, args=(str(tmp_path),), nprocs=2)
+    x, queries = halves()
+    whole = met(x, queries)
+    assert not torch.equal(whole, met(x[:, :1], queries[:1])), "one rank's rows alone would say something else"
+    for rank in range(2):
+        assert torch.equal(torch.load(tmp_path / f"{rank}.pt"), whole)
