@@ -12,7 +12,6 @@ from spikelm.catalog.quantities import rate_text
 from spikelm.measure.audit import AuditReport, any_layer
 from spikelm.measure.watch import Row
 
-
 #: blocks that stand in no module called encoder or decoder are those of a decoder
 SPOKEN = dict.fromkeys(("layers", "h", "blocks"), "decoder")
 

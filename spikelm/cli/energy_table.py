@@ -27,7 +27,7 @@ from spikelm.config.settings.backbone import BackboneConfig
 
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 _OPERATORS = "softmax, LayerNorm, GELU"
-_LLAMA_OPERATORS = "rotary positions, softmax, RMSNorm, SiLU and the gate's product"
+_LLAMA_OPERATORS = "rotary positions, softmax, norms, the gate's activation and product"
 
 
 def print_energy(

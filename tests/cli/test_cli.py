@@ -101,7 +101,7 @@ def test_energy_of_a_decoder_needs_no_task() -> None:
     macs = 2 * (linears + pairs)
     assert f"{macs:,} MACs" in done.stdout
     assert f"One token of 10: ANN {macs * 4.6e-10:.4g} mJ, SNN {macs * 0.9e-10:.4g} mJ" in done.stdout
-    for words in ("Decoder matmuls", "RMSNorm, SiLU and the gate's product", "gate", "down"):
+    for words in ("Decoder matmuls", "norms, the gate's activation and product", "gate", "down"):
         assert words in done.stdout
     wrong = call("energy", "backbone=llama_mini", "task=glue/rte")
     assert "task=glue/rte is not valid for Llama" in wrong.stderr

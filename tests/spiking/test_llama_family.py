@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,7 +174,8 @@ def test_long_prompts_and_beams_are_decoded_alike_whatever_heads_share_keys(
 
 
 @pytest.mark.parametrize(
-    ("kind", "window"), [("mistral", {}), ("gemma2", {}), ("qwen2", {"use_sliding_window": True, "max_window_layers": 0})]
+    ("kind", "window"),
+    [("mistral", {}), ("gemma2", {}), ("qwen2", {"use_sliding_window": True, "max_window_layers": 0})],
 )
 def test_a_window_of_attention_is_kept_while_decoding(kind: str, window: dict[str, Any]) -> None:
     model = spikify(plain(kind, sliding_window=4, **window).double(), "bispike", T=2)
@@ -234,8 +236,14 @@ def test_a_rotation_changes_nothing_where_levels_are_fine(kind: str) -> None:
     torch.testing.assert_close(turned(**prompts()).logits, given, rtol=2e-2, atol=2e-2)
 
 
-@pytest.mark.parametrize("kind", ["phi3", "mixtral"])
+@pytest.mark.parametrize("kind", ["phi3", "gpt_neox", "opt", "falcon", "bloom", "gemma3_text", "mixtral", "qwen2_moe"])
 def test_architectures_without_these_places_are_refused(kind: str) -> None:
-    model = plain(kind)
+    sizes = {name: size for name, size in SIZES.items() if name != "head_dim"}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes))
     with pytest.raises(ConfigError, match=f"no sites are known for architecture '{kind}'"):
         spikify(model, "bispike", T=1)
+
+
+def test_the_guide_lists_the_family() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "guide" / "lm.md").read_text()
+    assert [kind for kind in LLAMA_FAMILY if f"`{kind}`" not in page] == []
