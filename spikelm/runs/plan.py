@@ -115,9 +115,8 @@ def make_plan(config: Config) -> Plan:
         speed=str(speed_of(config.trainer)),
         earlier_hours=None if seconds is None else seconds / 3600,
     )
-    if (
-        trained_parameters(config) is None and config.task.kind != LM
-    ):  # a kind whose energy is counted when its model is built
+    # The energy of other kinds is counted when their model is built.
+    if trained_parameters(config) is None and config.task.kind != LM:
         return plan
     pairs = config.task.kind == "seq2seq"
     return replace(
