@@ -13,6 +13,7 @@ NAMES = (
     "memory",
     "inference",
     "generate",
+    "decoders",
     "data",
     "startup",
     "scaling",

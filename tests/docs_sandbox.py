@@ -18,10 +18,24 @@ from docs_commands import PROJECT, Tries, blocks, pages
 REFERENCE = PROJECT / "runs" / "reference"
 #: finished runs of the reference that the small store holds: enough for lists, a page and one run
 KEPT = ("pretrain/bispike-T1-k2-bert_mini-*-4933cdd5", "glue-sst2/bispike-T1-k2-bert_mini-*-4dbd1b6e")
-FOLDERS = ("DATA/glue", "DATA/wikitext-2", "DATA/may", "GLUE", "TEXT", "WIKITEXT", "MIRROR", "FOLDER", "BERT", "DIR")
+FOLDERS = (
+    "DATA/glue",
+    "DATA/wikitext-2",
+    "DATA/may",
+    "GLUE",
+    "TEXT",
+    "WIKITEXT",
+    "MIRROR",
+    "FOLDER",
+    "BERT",
+    "DIR",
+    "LLAMA",
+)
 BART = {"model_type": "bart", "d_model": 768, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 12}
 BART |= {"decoder_attention_heads": 12, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072, "vocab_size": 50265}
 BART |= {"max_position_embeddings": 1024}
+LLAMA = {"model_type": "llama", "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9}
+LLAMA |= {"num_key_value_heads": 3, "intermediate_size": 1536, "vocab_size": 49152, "max_position_embeddings": 2048}
 MINILM = {"model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12}
 MINILM |= {"intermediate_size": 1536, "vocab_size": 30522, "max_position_embeddings": 512, "type_vocab_size": 2}
 
@@ -50,6 +64,7 @@ def furnish(folder: Path) -> list[Path]:
         (folder / name).mkdir(parents=True)
     (folder / "BERT" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     (folder / "DIR" / "config.json").write_text(json.dumps(BART))
+    (folder / "LLAMA" / "config.json").write_text(json.dumps(LLAMA))
     (folder / "jobs.txt").write_text("task=glue/rte neuron=lif\ntask=glue/sst2 neuron=bispike k=3\n")
     for pattern in KEPT:
         (run,) = REFERENCE.glob(pattern)

@@ -240,6 +240,11 @@ KINDS = {
 }
 
 
+def data_unit(task: str) -> str:
+    """What the data of a kind of task consist of."""
+    return "documents" if task in (*UNLABELLED, LM) else "rows"
+
+
 def kind_of(size: Size) -> Kind:
     """The kind of a backbone."""
     return KINDS[size.kind]

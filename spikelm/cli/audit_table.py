@@ -12,11 +12,14 @@ from spikelm.catalog.quantities import rate_text
 from spikelm.measure.audit import AuditReport, any_layer
 from spikelm.measure.watch import Row
 
+#: blocks that stand in no module called encoder or decoder are those of a decoder
+SPOKEN = dict.fromkeys(("layers", "h", "blocks"), "decoder")
+
 
 def print_audit(report: AuditReport, console: Console) -> None:
     """A table with the equal matmuls of all layers in one line."""
     extent = "not" if report.verdict == "none" else report.verdict
-    where = " and ".join(report.parts)
+    where = " and ".join(SPOKEN.get(part, part) for part in report.parts)
     title = f"Spike audit, T={report.T}: the {where} {'is' if len(report.parts) == 1 else 'are'} {extent} spike-driven"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("module", overflow="fold")

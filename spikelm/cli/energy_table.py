@@ -21,10 +21,13 @@ from spikelm.catalog.energy import (
     seq2seq_terms,
     spiking_energy_mj,
 )
+from spikelm.catalog.kinds import spiking_terms
 from spikelm.catalog.quantities import millijoules, significant
 from spikelm.config.settings.backbone import BackboneConfig
 
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
+_OPERATORS = "softmax, LayerNorm, GELU"
+_LLAMA_OPERATORS = "rotary positions, softmax, norms, the gate's activation and product"
 
 
 def print_energy(
@@ -59,14 +62,39 @@ def print_seq2seq_energy(
     print_terms(title, terms, lm_head_terms(size.hidden, size.vocab, target, beams), T, rate, console)
 
 
-def print_terms(
-    title: str, terms: list[Term], real: list[Term], T: int, rate: float | Mapping[str, float], console: Console
+def print_decoder_energy(
+    size: BackboneConfig, length: int, T: int, rate: float | Mapping[str, float], console: Console
 ) -> None:
-    """Print any model's terms, a table for each stack; `real` are named below and not counted."""
+    """The same for GPT-2, Llama and those built like it, which read `length` tokens one by one with a cache."""
+    terms = spiking_terms(size, length)
+    title = f"matmuls: {size.layers} layers, hidden {size.hidden}, ffn {size.intermediate}, {length} tokens (mJ)"
+    head = lm_head_terms(size.hidden, size.vocab, length)
+    between = _OPERATORS if size.kind == "gpt2" else _LLAMA_OPERATORS
+    print_terms(title, terms, head, T, rate, console, "Decoder", between)
+    rates = rate if isinstance(rate, Mapping) else {term.site: float(rate) for term in terms if term.site}
+    console.print(
+        f"One token of {length}: ANN {millijoules(energy_mj(terms) / length)}, "
+        f"SNN {millijoules(spiking_energy_mj(terms, rates, T) / length)}; "
+        f"LM head, real-valued, apart: {millijoules(energy_mj(head) / length)} (fp32)",
+        soft_wrap=True,
+    )
+
+
+def print_terms(
+    title: str,
+    terms: list[Term],
+    real: list[Term],
+    T: int,
+    rate: float | Mapping[str, float],
+    console: Console,
+    stack: str = "Encoder",
+    operators: str = _OPERATORS,
+) -> None:
+    """Print any model's terms, a table for each stack; `real` and `operators` are named below and not counted."""
     rates = rate if isinstance(rate, Mapping) else {term.site: float(rate) for term in terms if term.site}
     decoder = [term for term in terms if (term.site or "").startswith("decoder.")]
     encoder = [term for term in terms if term not in decoder]
-    console.print(_table(encoder, rates, T, f"Encoder {title}"))
+    console.print(_table(encoder, rates, T, f"{stack} {title}"))
     if decoder:
         console.print(_table(decoder, rates, T, f"Decoder {title}"))
     console.print(
@@ -80,7 +108,7 @@ def print_terms(
             f"ceiling (every neuron fires) {millijoules(ceiling_mj(terms, 1, precision))} per time step"
         )
     listed = ", ".join(f"{term.name} {term.macs:,} MACs" for term in real)
-    console.print(f"Real-valued and not counted: {listed}; embeddings, softmax, LayerNorm, GELU, membranes.")
+    console.print(f"Real-valued and not counted: {listed}; embeddings, {operators}, membranes.")
 
 
 def print_operators(replaced: Mapping[str, str], console: Console) -> None:

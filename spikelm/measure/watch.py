@@ -43,12 +43,15 @@ _TOLERANCE = 1e-6
 
 _Known = tuple[str, Arithmetic, str]
 _SOFTMAX: _Known = ("softmax", "real-valued", "exponentials and divisions")
+_RMS_NORM: _Known = ("RMSNorm", "real-valued", "a mean of squares, a square root and a division a token")
+_LAYER_NORM: _Known = ("LayerNorm", "real-valued", "a mean, a variance, a square root and a division a token")
+_GATE: _Known = ("product with the gate", "real-valued", "a multiplication a value")
 _BATCH_NORM: _Known = ("BatchNorm", "real-valued", "a scale for each channel, which a linear before it could take up")
 #: backend operations that are operators of a model: their name, their arithmetic and what they do at inference
 _OPERATORS: dict[str, _Known] = {
     **dict.fromkeys(("_softmax", "_safe_softmax"), _SOFTMAX),
-    "native_layer_norm": ("LayerNorm", "real-valued", "a mean, a variance, a square root and a division a token"),
-    "_fused_rms_norm": ("RMSNorm", "real-valued", "a mean of squares, a square root and a division a token"),
+    "native_layer_norm": _LAYER_NORM,
+    "_fused_rms_norm": _RMS_NORM,
     "native_group_norm": ("GroupNorm", "real-valued", "a mean, a variance, a square root and a division a group"),
     **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm"), _BATCH_NORM),
     "gelu": ("GELU", "real-valued", "the error function and a multiplication"),
@@ -217,10 +220,17 @@ class MatmulWatch(TorchDispatchMode):
 
     def _operator(self, op: str) -> None:
         """An operation of the backend that is an operator of the model: not one inside a neuron or another operator."""
-        found = _SOFTMAX if op.startswith("_scaled_dot_product") else _OPERATORS.get(op)
+        found = _SOFTMAX if op.startswith("_scaled_dot_product") else _OPERATORS.get(op) or self._written_out(op)
         if found and not any(isinstance(module, Neuron | Operator) for _, module in self.stack):
             path = self.stack[-1][0] if self.stack else ""
             self.operators.append(OperatorRow(path, *found, self._part(path)))
+
+    def _written_out(self, op: str) -> _Known | None:
+        """What transformers writes out in elementary operations, told by one of them and the class it ran in."""
+        owner = type(self.stack[-1][1]).__name__ if self.stack else ""
+        if op == "rsqrt" and owner.endswith("Norm"):
+            return _LAYER_NORM if owner.endswith("LayerNorm") else _RMS_NORM
+        return _GATE if op == "mul" and owner.endswith("MLP") else None
 
     def _follow(self, func: Any, name: str, args: tuple, kwargs: dict, out: Any) -> None:
         inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]

@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from spikelm.catalog.kinds import UNLABELLED
+from spikelm.catalog.kinds import data_unit
 from spikelm.catalog.quantities import bits_text, duration, gigabytes, millijoules, rate_text, rows_text
 from spikelm.store.result import Conversion, Result, SiteError, number_text
 
@@ -52,8 +52,8 @@ def show_result(result: Result, directory: Path, console: Console, samples: int 
     console.print(table)
     if result.conversion is not None:
         _show_conversion(result, result.conversion, console)
-    rows = "documents" if result.config.task.kind in UNLABELLED else "rows"
-    console.print(f"{rows}: {rows_text(result.source.rows, result.source.available)}", soft_wrap=True, highlight=False)
+    unit = data_unit(result.config.task.kind)
+    console.print(f"{unit}: {rows_text(result.source.rows, result.source.available)}", soft_wrap=True, highlight=False)
     for name, note in result.metric_notes.items():
         console.print(f"  {name}: {note}", highlight=False, markup=False, soft_wrap=True)
     for sample in result.samples[:samples]:

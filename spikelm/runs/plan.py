@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.catalog.energy import ceiling_mj, energy_mj
-from spikelm.catalog.kinds import UNLABELLED
+from spikelm.catalog.kinds import LM, UNLABELLED
 from spikelm.catalog.quantities import counted, duration, gigabytes, millijoules, significant
 from spikelm.config.devices import device_count, device_memory
 from spikelm.config.settings.schema import Config
@@ -115,7 +115,8 @@ def make_plan(config: Config) -> Plan:
         speed=str(speed_of(config.trainer)),
         earlier_hours=None if seconds is None else seconds / 3600,
     )
-    if trained_parameters(config) is None:  # a kind whose energy is counted when its model is built
+    # The energy of other kinds is counted when their model is built.
+    if trained_parameters(config) is None and config.task.kind != LM:
         return plan
     pairs = config.task.kind == "seq2seq"
     return replace(
@@ -171,7 +172,7 @@ def show_plan(config: Config, planned: PlannedRun, console: Console) -> None:
         "run": f"{planned.run_id} ({planned.state})",
         **_model_rows(config, planned.plan),
         **_work_rows(config, planned),
-        **({} if config.only_converts else _device_rows(config, planned.plan)),
+        **({} if planned.plan.cost.steps == 0 else _device_rows(config, planned.plan)),
         **_cost_rows(config, planned),
         **_energy_rows(config, planned.plan),
         **{f"needs the {one.role} run": f"{one.task} {one.run_id} ({one.state})" for one in planned.needs},
@@ -200,8 +201,10 @@ def _work_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
         rows = counted(config.convert.batches * config.convert.batch, "row")
         return {"conversion": f"no training; at most {rows} set the amplitudes{rotation}"}
     steps = plan.cost.steps
+    if steps == 0:
+        return {"steps": "none: the weights are measured as they are"}
     epochs = f"{stage.epochs} epochs of the data" if stage.epochs else ""
-    all_steps = f"{steps:,}{f' ({epochs})' if epochs else ''}" if steps else epochs or "none"
+    all_steps = f"{steps:,}{f' ({epochs})' if epochs else ''}" if steps else epochs
     longest = f"{task.source_length} to {task.target_length}" if task.kind == "seq2seq" else f"{stage.max_length}"
     return {
         "steps": f"{all_steps}, batch {stage.batch}, up to {longest} tokens",
@@ -221,7 +224,7 @@ def _work_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
 def _most_rows(config: Config) -> str:
     """How many rows of the data are read, where not all are."""
     source = config.source
-    if config.task.kind in UNLABELLED or not (source.train_rows or source.dev_rows):
+    if config.task.kind in (*UNLABELLED, LM) or not (source.train_rows or source.dev_rows):
         return ""
     limits = {"to train on": source.train_rows, "to evaluate": source.dev_rows}
     return " and ".join(f"{count:,} {what}" for what, count in limits.items() if count)
@@ -283,7 +286,7 @@ def _cost_rows(config: Config, planned: PlannedRun) -> dict[str, str]:
         rows["time by earlier runs"] = duration(3600 * planned.plan.earlier_hours)
     if cost.running_gb is not None and cost.finished_gb is not None:
         kept = f"{KEPT_CHECKPOINTS} checkpoints, and a third while it is written"
-        training = "" if config.only_converts else f"{gigabytes(cost.running_gb)} while it trains ({kept}), "
+        training = "" if cost.steps == 0 else f"{gigabytes(cost.running_gb)} while it trains ({kept}), "
         rows["disk"] = f"{training}{gigabytes(cost.finished_gb)} afterwards"
     else:
         rows["disk"] = NOT_ESTIMATED

@@ -9,17 +9,19 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from rich.console import Console
 
-from spikelm.catalog.kinds import LABELLED, UNLABELLED
+from spikelm.catalog.kinds import LABELLED, LM, UNLABELLED
 from spikelm.config.devices import device_count, uses_gpu
 from spikelm.config.settings.schema import Config
 from spikelm.data.sources.documents import load_documents, source_files
 from spikelm.data.sources.rows import load_rows
+from spikelm.data.sources.running_text import load_running_text, training_text
 from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.data.sources.unlabelled_rows import other_rows
 from spikelm.data.tokens.bpe import load_text_pair_tokenizer
 from spikelm.data.tokens.cache import encoded_documents, encoded_rows, encoded_text_pairs
 from spikelm.data.tokens.prepare import Preparation
 from spikelm.data.tokens.prepared import missing_survey, missing_tokens
+from spikelm.data.tokens.running_text_tokenizer import end_of_text, load_lm_tokenizer
 from spikelm.data.tokens.tokenizer import load_tokenizer
 from spikelm.errors import DataError
 from spikelm.runs.prerequisites import prerequisites
@@ -47,6 +49,12 @@ def reads_prepared_text(config: Config) -> bool:
 def prepare_small(config: Config) -> str:
     """Fetch and tokenise what one process soon has done, as the run would; what that was, for people."""
     task, source, cache = config.task, config.source, Path(config.runs_dir) / ".cache"
+    if task.kind == LM:
+        running = load_running_text(task, source, cache)
+        lm_tokenizer = load_lm_tokenizer(task, source, config.backbone, running, cache)
+        read = training_text(running, task.detokenise, end_of_text(lm_tokenizer))
+        encoded_documents(read, "train", lm_tokenizer, cache)
+        return f"{task.name}: documents of running text, {_said(running.rows)}"
     if config.kind.own_tokens:
         if task.kind == "seq2seq":
             load_text_pairs(task, source)

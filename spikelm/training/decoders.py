@@ -237,6 +237,17 @@ def language_stage(
     )
 
 
+def language_samples(config: Config) -> list[Batch]:
+    """The samples of a run, found again from its config without building its model."""
+    task, cache = config.task, cache_of(config)
+    text = load_running_text(task, config.source, cache)
+    tokenizer = load_lm_tokenizer(task, config.source, config.backbone, text, cache)
+    folder = backbone_folder(config.backbone) if config.backbone.path else None
+    split = next(iter(task.splits))
+    evaluated = evaluated_text(text, split, task, tokenizer, config.stage.max_length)
+    return _samples(config, evaluated, first_token(tokenizer, folder))
+
+
 def _samples(config: Config, text: EvaluatedText, first: int) -> list[Batch]:
     """What firing rates, energy and audit are measured on: the first rows of the evaluated text."""
     length = min(config.measure.length, len(text.ids))

@@ -93,6 +93,20 @@ def test_energy_prints_the_golden_numbers() -> None:
     assert "51.40" in done.stdout
 
 
+def test_energy_of_a_decoder_needs_no_task() -> None:
+    done = call("energy", "backbone=llama_mini", "T=4", "--rate", "0.25", "--length", "10")
+    assert done.returncode == 0, done.stderr
+    # two layers of hidden size 96 and 256 inside; four heads of 12 hold keys and values of eight queries
+    linears, pairs = 10 * (2 * 96 * 96 + 2 * 96 * 48 + 3 * 96 * 256), 55 * 2 * 96
+    macs = 2 * (linears + pairs)
+    assert f"{macs:,} MACs" in done.stdout
+    assert f"One token of 10: ANN {macs * 4.6e-10:.4g} mJ, SNN {macs * 0.9e-10:.4g} mJ" in done.stdout
+    for words in ("Decoder matmuls", "norms, the gate's activation and product", "gate", "down"):
+        assert words in done.stdout
+    wrong = call("energy", "backbone=llama_mini", "task=glue/rte")
+    assert "task=glue/rte is not valid for Llama" in wrong.stderr
+
+
 def test_unknown_runs_and_tables_are_named(runs_dir: Path) -> None:
     missing = call("audit", "abcdef")
     assert missing.returncode == 2

@@ -276,3 +276,17 @@ def test_help_tells_how_pretraining_data_is_made(capsys: pytest.CaptureFixture[s
     said = " ".join(capsys.readouterr().out.split())
     for words in ("spikelm-prepare scale=paper task=pretrain", "blank lines between documents", "--check", "--workers"):
         assert words in said
+
+
+@pytest.mark.parametrize("system", ["neuron=bispike", "system=spikegpt"])
+def test_running_text_is_tokenised_before_a_run(
+    system: str, runs_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["scale=smoke", "task=lm/embedded", "source.documents=60", system]
+    assert prepare_main(words) == 0
+    assert "lm/embedded: documents of running text, 57 train, 3 validation" in capsys.readouterr().out
+    kept = {file.name for file in (runs_dir / ".cache").iterdir()}
+    config = load_config(words)
+    monkeypatch.setattr("tokenizers.Tokenizer.encode_batch", lambda *_, **__: pytest.fail("it was tokenised again"))
+    preparation.prepare_small(config)
+    assert {file.name for file in (runs_dir / ".cache").iterdir()} == kept

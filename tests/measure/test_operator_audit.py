@@ -8,7 +8,7 @@ import pytest
 import torch
 from rich.console import Console
 from torch import Tensor, nn
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, BertForSequenceClassification
 
 from spikelm.cli.audit_table import print_audit
 from spikelm.config.settings.specs import AttentionSpec, NormSpec
@@ -94,3 +94,20 @@ def test_the_table_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "softmax: real-valued (exponentials and divisions); encoder" in printed
     assert "tanh: real-valued (exponentials and a division); outside" in printed
+
+
+@pytest.mark.parametrize(("kind", "norm"), [("llama", "RMSNorm"), ("gemma", "RMSNorm"), ("cohere", "LayerNorm")])
+def test_the_operators_of_a_decoder_are_found_where_transformers_writes_them_out(
+    kind: str, norm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"num_key_value_heads": 1, "head_dim": 16, "intermediate_size": 48, "pad_token_id": 0}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes))
+    report = audit(calibrate(spikify(model, "bispike", T=1), BATCH), BATCH, T=1)
+    activation = "GELU" if kind == "gemma" else "SiLU"
+    assert inside(report) == dict.fromkeys(("softmax", norm, activation, "product with the gate"), "real-valued")
+    assert [use.name for use in report.operators if use.part == "outside"] == [norm]
+    print_audit(report, Console(width=80))
+    printed = capsys.readouterr().out
+    assert "the decoder is fully spike-driven" in printed
+    assert "product with the gate: real-valued (a multiplication a value); decoder" in printed

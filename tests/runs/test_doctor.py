@@ -190,6 +190,23 @@ def test_files_of_a_task_in_a_folder_of_the_users(tmp_path: Path) -> None:
     assert data_facts("minilm", tmp_path, ["task=glue/mnli", *overrides]).missing
 
 
+def test_running_text_in_a_folder_of_the_users_and_on_the_hub(tmp_path: Path) -> None:
+    overrides = ["task=lm/text", f"source.root={tmp_path}", "neuron=ann", "backbone=gpt2", "backbone.path=null"]
+    empty = data_facts("minilm", tmp_path / "runs", overrides)
+    assert "no folder for lm/text" in empty.missing
+    for name in ("train.txt", "valid.txt", "more/train.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("a line\n")
+    there = data_facts("minilm", tmp_path / "runs", overrides)
+    assert there == DataFacts(f"lm/text: 3 text files in {tmp_path}; backbone gpt2")
+    mirror = ["task=lm/wikitext2", "source=hub", f"source.mirror={tmp_path}"]
+    missing = data_facts("paper", tmp_path / "runs", mirror)
+    assert missing.missing == "Salesforce/wikitext is not downloaded"
+    assert missing.fix == "spikelm-prepare scale=paper task=lm/wikitext2 source=hub"
+    (tmp_path / "Salesforce" / "wikitext").mkdir(parents=True)
+    assert data_facts("paper", tmp_path / "runs", mirror).missing == ""
+
+
 def test_prepared_text_is_that_of_the_manifests(tmp_path: Path) -> None:
     cache = tmp_path / ".cache"
     assert data_facts("paper", tmp_path, []).fix == "spikelm-prepare scale=paper task=pretrain"

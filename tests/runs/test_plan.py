@@ -242,3 +242,23 @@ def test_a_conversion_trains_nothing_and_needs_the_plain_model(capsys: pytest.Ca
     assert "while it trains" not in said
     first = plan_run(load_config(["task=glue/sst2", "neuron=residual", "convert=first"]))
     assert [need.role for need in first.needs] == ["converted"]
+
+
+def test_the_plan_of_a_decoder_has_its_energy_and_no_rows(runs_dir, capsys: pytest.CaptureFixture[str]) -> None:
+    config = load_config(["scale=smoke", "task=lm/embedded", "neuron=bispike", "T=4"])
+    show_plan(config, plan_run(config), Console(width=120))
+    printed = capsys.readouterr().out
+    # one layer of hidden size 32 and 64 inside; two heads of 8 hold keys and values; 64 tokens
+    macs = 64 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64) + 64 * 65 * 32
+    assert f"energy of one inference, ANN   {macs * 4.6e-9:.4g} mJ" in printed
+    assert f"energy, every neuron firing    {macs * 0.9e-9 * 4:.4g} mJ" in printed
+    assert "rows of the data" not in printed, "running text has documents"
+
+
+def test_weights_that_are_measured_as_they_are_have_no_optimiser(runs_dir, capsys: pytest.CaptureFixture[str]) -> None:
+    config = load_config(["scale=paper", "source=hub", "task=lm/wikitext103", "neuron=ann"])
+    show_plan(config, plan_run(config), Console(width=120))
+    printed = capsys.readouterr().out
+    assert "none: the weights are measured as they are" in printed
+    for word in ("AdamW", "while it trains", "1 device"):
+        assert word not in printed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,15 @@ def prompts() -> dict[str, torch.Tensor]:
     ids = torch.randint(3, 100, (2, 9))
     mask = torch.ones_like(ids)
     mask[0, :3], ids[0, :3] = 0, 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def long_prompts() -> dict[str, torch.Tensor]:
+    """The same with 70 tokens, of which a row lacks 20."""
+    torch.manual_seed(2)
+    ids = torch.randint(3, 100, (2, 70))
+    mask = torch.ones_like(ids)
+    mask[1, :20], ids[1, :20] = 0, 0
     return {"input_ids": ids, "attention_mask": mask}
 
 
@@ -147,12 +157,67 @@ def test_gradients_reach_every_weight_through_keys_and_values() -> None:
     assert without == []
 
 
-def test_the_cache_keeps_two_bits_a_value() -> None:
-    model = spiking("llama", "bispike", 1)
-    cache = SpikeCache(1)
-    model(**prompts(), past_key_values=cache, use_cache=True)
-    floats = 2 * 2 * 2 * 2 * 9 * 8 * 4  # layers, keys and values, rows, heads, tokens, channels, bytes
-    assert cache.nbytes < floats / 15
+@pytest.mark.parametrize("key_value_heads", [1, 2, 4])
+@pytest.mark.parametrize("T", [1, 4])
+@pytest.mark.parametrize("neuron", ["bispike", "lif", "residual"])
+def test_long_prompts_and_beams_are_decoded_alike_whatever_heads_share_keys(
+    neuron: str, T: int, key_value_heads: int
+) -> None:
+    sizes = {"num_key_value_heads": key_value_heads, "max_position_embeddings": 128}
+    model = spikify(plain("llama", **sizes).double(), neuron, T=T)
+    calibrate(model, long_prompts()).eval()
+    for decoding in ({"num_beams": 1}, {"num_beams": 4, "num_return_sequences": 3, "length_penalty": 2.0}):
+        # a random model would say one word for ever, which proves nothing
+        options = {"min_new_tokens": 12, "max_new_tokens": 12, "no_repeat_ngram_size": 1, **decoding}
+        cached, whole = (model.generate(**long_prompts(), **options, use_cache=wanted) for wanted in (True, False))
+        assert torch.equal(cached, whole)
+
+
+@pytest.mark.parametrize(
+    ("kind", "window"),
+    [("mistral", {}), ("gemma2", {}), ("qwen2", {"use_sliding_window": True, "max_window_layers": 0})],
+)
+def test_a_window_of_attention_is_kept_while_decoding(kind: str, window: dict[str, Any]) -> None:
+    model = spikify(plain(kind, sliding_window=4, **window).double(), "bispike", T=2)
+    calibrate(model, prompts()).eval()
+    options = {"min_new_tokens": 10, "max_new_tokens": 10, "num_beams": 2}
+    cached, whole = (model.generate(**prompts(), **options, use_cache=wanted) for wanted in (True, False))
+    assert torch.equal(cached, whole)
+
+
+def cache_bytes(model: Any) -> int:
+    """Of the long prompts, after they were read and two more tokens each."""
+    with torch.no_grad():
+        cache = model(**long_prompts(), use_cache=True).past_key_values
+        for token in torch.full((2, 2, 1), 5):
+            mask = torch.ones(2, cache.get_seq_length() + 1, dtype=torch.long)
+            model(token, attention_mask=mask, past_key_values=cache)
+    if isinstance(cache, SpikeCache):
+        return cache.nbytes
+    return sum(tensor.untyped_storage().nbytes() for layer in cache.layers for tensor in (layer.keys, layer.values))
+
+
+@pytest.mark.parametrize("key_value_heads", [1, 2, 4])
+@pytest.mark.parametrize("T", [1, 4])
+@pytest.mark.parametrize(
+    ("neuron", "arguments", "bits", "scales"),
+    [
+        ("bispike", {}, 2, "step"),  # signs, four to a byte, and an amplitude for each time step
+        ("lif", {}, 2, "step"),
+        ("residual", {"steps": 3}, 8, "step"),  # a whole number of -13 ... 13
+        ("residual", {"steps": 3, "scale": "token"}, 8, "token"),
+        ("dynamic", {}, 32, "none"),  # numbers without a bound are kept as floats
+    ],
+)
+def test_the_bytes_of_the_cache_are_those_by_hand(
+    neuron: str, arguments: dict[str, Any], bits: int, scales: str, T: int, key_value_heads: int
+) -> None:
+    sizes = {"num_key_value_heads": key_value_heads, "max_position_embeddings": 128}
+    floats = 2 * 2 * key_value_heads * 8 * (2 * 72) * 4  # keys and values, layers, heads, size of a head, tokens, bytes
+    assert cache_bytes(plain("llama", **sizes)) == floats
+    model = calibrate(spikify(plain("llama", **sizes), neuron, T=T, **arguments), long_prompts()).eval()
+    scale = {"step": 4 * T, "token": 4 * T * 2 * 72, "none": 0}[scales]
+    assert cache_bytes(model) == T * floats * bits // 32 + 2 * 2 * scale
 
 
 def test_a_saved_model_comes_back(tmp_path: Any) -> None:
@@ -171,8 +236,14 @@ def test_a_rotation_changes_nothing_where_levels_are_fine(kind: str) -> None:
     torch.testing.assert_close(turned(**prompts()).logits, given, rtol=2e-2, atol=2e-2)
 
 
-@pytest.mark.parametrize("kind", ["phi3", "mixtral"])
+@pytest.mark.parametrize("kind", ["phi3", "gpt_neox", "opt", "falcon", "bloom", "gemma3_text", "mixtral", "qwen2_moe"])
 def test_architectures_without_these_places_are_refused(kind: str) -> None:
-    model = plain(kind)
+    sizes = {name: size for name, size in SIZES.items() if name != "head_dim"}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes))
     with pytest.raises(ConfigError, match=f"no sites are known for architecture '{kind}'"):
         spikify(model, "bispike", T=1)
+
+
+def test_the_guide_lists_the_family() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "guide" / "lm.md").read_text()
+    assert [kind for kind in LLAMA_FAMILY if f"`{kind}`" not in page] == []

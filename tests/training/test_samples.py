@@ -29,6 +29,7 @@ TASKS = [
     ("task=general_distill", "neuron=bispike", "general.steps=2"),
     ("task=sum/xsum", "neuron=bispike", "distill=none"),
     ("task=pretrain", "system=spikegpt"),
+    ("task=lm/embedded", "neuron=bispike", "finetune.epochs=null"),
 ]
 
 

@@ -116,7 +116,8 @@ def check_distill(config: Any) -> None:
         )
     _check_cache(distill)
     if config.task.kind == "seq2seq" and config.spiking:
-        _refuse_for_labels(distill, config.task.name, {"start.frozen_embeddings": distill.start.frozen_embeddings})
+        frozen = {"start.frozen_embeddings": distill.start.frozen_embeddings}
+        _refuse_for_labels(distill, config.task.name, "seq2seq", frozen)
     if config.task.kind == LM and config.distills:
         more = {
             "losses.attention": distill.losses.attention,
@@ -124,7 +125,7 @@ def check_distill(config: Any) -> None:
             "teacher.dropout": distill.teacher.dropout,
             "states.total": distill.states.total,
         }
-        _refuse_for_labels(distill, config.task.name, more)
+        _refuse_for_labels(distill, config.task.name, "lm", more)
         if config.kind.neuron == "spiking":
             raise ConfigError(f"a {config.kind.title} has no plain form to learn from", "distill=none")
         if not distill.imitates and (distill.start.frozen_embeddings or distill.losses.labels != 1):
@@ -161,8 +162,11 @@ def _check_cache(distill: DistillConfig) -> None:
         )
 
 
-def _refuse_for_labels(distill: DistillConfig, task: str, more: Mapping[str, Any]) -> None:
-    """Raise where something is asked for that only tasks with labels have; `more` is what this task lacks besides."""
+def _refuse_for_labels(distill: DistillConfig, task: str, own: str, more: Mapping[str, Any]) -> None:
+    """Raise where something is asked for that only tasks with labels have; `more` is what this task lacks besides.
+
+    `own` is the option of distillation that is made for the task.
+    """
     for_labels = {
         **more,
         "start.weights=general": distill.start.weights == "general",
@@ -178,4 +182,7 @@ def _refuse_for_labels(distill: DistillConfig, task: str, more: Mapping[str, Any
         "layers_first": distill.layers_first,
     }
     if asked := [key for key, wanted in for_labels.items() if wanted]:
-        raise ConfigError(f"distill.{asked[0]} is for tasks with labels, not for {task}")
+        raise ConfigError(
+            f"distill.{asked[0]} is for tasks with labels, not for {task}",
+            "leave it out" if distill.name == own else f"distill={own}, or distill=none",
+        )

@@ -118,4 +118,7 @@ def check_stage(name: str, stage: StageConfig, config: Any) -> None:
         raise ConfigError(f"{name}.batch={stage.batch} cannot be shared by trainer.devices={config.trainer.devices}")
     positions = config.backbone.positions
     if stage.max_length > positions:
-        raise ConfigError(f"{name}.max_length={stage.max_length} is longer than backbone.positions={positions}")
+        raise ConfigError(
+            f"{name}.max_length={stage.max_length} is longer than backbone.positions={positions}",
+            f"{name}.max_length={positions}, or a backbone with more positions",
+        )

@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from spikelm.catalog.energy import PICOJOULE, Term, site_rate
+from spikelm.catalog.kinds import data_unit
 from spikelm.catalog.quantities import bits_text, duration, gigabytes, rate_text, rows_text
 from spikelm.config.recorded import to_record
 from spikelm.errors import SpikeLMError
@@ -276,7 +277,7 @@ def _about(result: Result) -> dict[str, str]:
     """Where the numbers come from: data, seed, code, libraries."""
     facts = {
         "finished": f"{when(result.finished_at)} UTC",
-        "rows": rows_text(result.source.rows, result.source.available),
+        data_unit(result.config.task.kind): rows_text(result.source.rows, result.source.available),
         "hash of the data": result.source.content_hash,
         "reported epoch": result.select,
         "recipe": result.recipe,

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spikelm.catalog.kinds import LM
+from spikelm.catalog.quantities import counted
 from spikelm.config.compose import load_config
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.source import HubText
@@ -26,11 +28,13 @@ class DataFacts:
 
 
 def data_facts(scale: str, runs_dir: Path, overrides: Sequence[str]) -> DataFacts:
-    """What a scale reads: files and weights of minilm, the prepared text of paper."""
+    """What a scale reads: files and weights of minilm, the prepared text of paper, the text of a language model."""
     default = ROWS_TASK if scale == "minilm" else "task=pretrain"
     named = any(override.startswith("task=") for override in overrides)
     try:
         config = load_config([f"scale={scale}", *([] if named else [default]), *overrides])
+        if config.task.kind == LM:
+            return _running_text(config)
         return _files(config) if config.source.name == "local" else _text(config, runs_dir)
     except SpikeLMError as error:
         return DataFacts("", error.what, error.fix or "")
@@ -43,6 +47,28 @@ def _files(config: Config) -> DataFacts:
     files = task_files(config.task, task_root(config.task, config.source), ("train", *config.task.splits))
     count = sum(len(paths) for paths in files.values())
     return DataFacts(f"{config.task.name}: {count} files in {config.source.root}; weights of {config.backbone.name}")
+
+
+def _running_text(config: Config) -> DataFacts:
+    """The text files of a language model's task, or its repository; its weights were looked at already."""
+    from spikelm.data.sources.documents import text_folder
+    from spikelm.data.sources.running_text import running_text_folder, split_text_files
+
+    task, source = config.task, config.source
+    if source.name == "embedded":
+        return DataFacts("made by the program itself")
+    if source.name == "local":
+        folder = running_text_folder(task, text_folder(source))
+        count = sum(map(len, split_text_files(folder).values()))
+        told = f"{task.name}: {counted(count, 'text file')} in {folder}; backbone {config.backbone.name}"
+        return DataFacts(told) if count else DataFacts(told, f"{folder} has no text", "source.root=DIR")
+    if not task.repo:
+        fix = "task.repo=OWNER/NAME, or source=local source.root=DIR"
+        return DataFacts("", f"{task.name} names no repository", fix)
+    if _is_here(HubText(task.repo), source.mirror):
+        return DataFacts(f"{task.name}: {task.repo} is downloaded")
+    words = f"scale={config.scale} task={task.name} source=hub"
+    return DataFacts("", f"{task.repo} is not downloaded", f"spikelm-prepare {words}")
 
 
 def _text(config: Config, runs_dir: Path) -> DataFacts:
