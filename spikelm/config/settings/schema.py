@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from spikelm.catalog.kinds import UNLABELLED, Kind, kind_of
+from spikelm.catalog.kinds import LM, UNLABELLED, Kind, kind_of
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.settings.backbone import BackboneConfig, VariantConfig
 from spikelm.config.settings.convert import ConvertConfig
@@ -115,6 +115,11 @@ class Config(Composed):
         """
         given = self.backbone.path
         return not given or (given == self.backbone.public and self.converted and self.distill.pretrain)
+
+    @property
+    def skips_pretraining(self) -> bool:
+        """Whether its task is trained without a pretrained run: running text, and text pairs of most kinds."""
+        return self.task.kind == LM or (self.task.kind == "seq2seq" and not self.kind.starts)
 
     @property
     def distills(self) -> bool:
