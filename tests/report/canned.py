@@ -29,7 +29,7 @@ def config_of(system: str, task: str = "") -> Config:
 
 
 class Canned(Results):
-    """`known` has a result for (system, task, seed); pretrained runs have seed 42, language models configs of their own."""
+    """`known` has a result for (system, task, seed); pretrained runs have seed 42, decoders a config of their own."""
 
     def __init__(self, known: dict[tuple[str, str, int], Result], root: Path, seeds: Sequence[int] = (42,)):
         super().__init__(Selection("smoke", "embedded", tuple(seeds), root))

@@ -51,7 +51,7 @@ class Names(NamedTuple):
 
 
 def score_against_energy(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
-    """A score over energy, logarithmic, by two columns of a table: ours left, the paper's right, in one range of scores.
+    """A score over logarithmic energy, two columns of a table: ours left, the paper's right, one range of scores.
 
     A table of our own has one panel, and where most systems crowd at its better end a second one that enlarges it.
     """

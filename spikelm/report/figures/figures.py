@@ -110,8 +110,8 @@ def load_figure(id: str) -> PaperFigure:
         raise ConfigError(f"there is no figure {id}", f"figures: {', '.join((*FIGURES, *OWN_FIGURES))}")
     raw = yaml.safe_load((config_dir() / "figure" / f"{name}.yaml").read_text())
     series = tuple(Series(**{**one, "extra": tuple(one.get("extra", ()))}) for one in raw.pop("series", []))
-    axes = {axis: Shown(**raw.pop(axis)) for axis in ("energy", "score") if axis in raw}
-    return PaperFigure(id=name, series=series, **raw, **axes)
+    raw |= {axis: Shown(**raw[axis]) for axis in ("energy", "score") if axis in raw}
+    return PaperFigure(id=name, series=series, **raw)
 
 
 def series_of(figure: PaperFigure, results: Results) -> list[Series]:
