@@ -9,7 +9,7 @@ real folders of those names. How a command is tried depends on what it is:
                before it trains; the slow tests train it at scale=smoke, the first job of a sweep
     parsed     the command's own parser reads it, and overrides are composed; the slow tests call it
     made       make -n with the same words: target and variables are there, and what it would call is tried likewise
-    found      pytest and python -m: the files, tests and modules are there
+    found      pytest and python -m: the files, tests and modules are there; spikelm-harness without the extra lm-eval
     set        export and cd: nothing can go wrong
     not run    `<!-- not run: why -->` stands above the block
 
@@ -34,6 +34,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -260,6 +261,8 @@ class Tries:
 
 
 def _try_ours(words: list[str], printed: Sequence[str]) -> str:
+    if words[0] == "spikelm-harness" and importlib.util.find_spec("lm_eval") is None:
+        return _try_harness(words)
     asked = set(words)
     if printed:
         _, said = call(words)
@@ -292,6 +295,15 @@ def _try_ours(words: list[str], printed: Sequence[str]) -> str:
         options = [(group, getattr(namespace, name, "")) for name, group in groups.items()]
         compose(["-m", *(f"{group}={value}" for group, value in options if value), *overrides])
     return "parsed"
+
+
+def _try_harness(words: list[str]) -> str:
+    """Without the harness its options cannot be read: our own page has to come, and our own task to be there."""
+    given = dict(pairwise(words))
+    if (folder := given.get("--include_path")) and not (PROJECT / folder / f"{given['--tasks']}.yaml").is_file():
+        raise WrongCommand(f"{folder} has no task {given['--tasks']}")
+    _called([words[0], "--help"])
+    return "found"
 
 
 def _called(words: Sequence[str]) -> str:

@@ -222,6 +222,13 @@ def verify() -> None:
     _guard(lambda: verify_main(sys.argv[1:]))
 
 
+def harness() -> None:
+    """spikelm-harness: lm-evaluation-harness on the language models of spikelm."""
+    from spikelm.cli.harness.harness_command import harness_main
+
+    _guard(lambda: harness_main(sys.argv[1:]))
+
+
 def doctor() -> None:
     """spikelm-doctor: what this machine has and misses for each scale, and whether its device computes correctly."""
     from spikelm.cli.doctor import doctor_main

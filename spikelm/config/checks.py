@@ -209,6 +209,11 @@ def check(config: Config) -> None:
     check_task(config.task, config.backbone.positions, config.stage.max_length)
     if config.task.kind in ("seq2seq", LM) and config.select == "released":
         raise ConfigError(f"select=released: no code was released for {config.task.name}", "select=last or best_dev")
+    if config.task.kind == LM and config.select == "best_dev" and "validation" not in config.task.splits:
+        raise ConfigError(
+            f"select=best_dev would choose by the test text, the only one that {config.task.name} evaluates",
+            'select=last, or task.splits={validation: ""}',
+        )
     check_source(config.source)
     check_neuron(config.neuron, "neuron")
     check_quantizer(config.weights, "weights")

@@ -9,6 +9,7 @@ from typing import Any
 import lightning as L
 from torch import Tensor
 
+from spikelm.catalog.metric_names import lower_is_better
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.task import TaskConfig
 from spikelm.training.devices.sharding import whole_state
@@ -22,13 +23,14 @@ class BestDev(L.Callback):
 
     def __init__(self, metric: str) -> None:
         self.metric = metric
-        self.best = -math.inf
+        self.sign = -1 if lower_is_better(metric) else 1
+        self.best = -math.inf  # of sign * metric
         self.step = 0
         self.scores: dict[str, float] = {}
         self.weights: dict[str, Tensor] = {}
 
     def on_validation_end(self, trainer: L.Trainer, module: Any) -> None:
-        if (value := module.scores[self.metric]) > self.best:
+        if (value := self.sign * module.scores[self.metric]) > self.best:
             self.best, self.step, self.scores = value, trainer.global_step, dict(module.scores)
             self.weights = {name: tensor.detach().clone() for name, tensor in whole_state(module.model).items()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from rich.console import Console
 from scipy.special import log_softmax, rel_entr, softmax
 from tokenizers import Tokenizer
+from torch import nn
 from transformers import AutoTokenizer, MistralConfig, MistralForCausalLM
 
 from spikelm.catalog.energy import decoder_terms, energy_mj
@@ -23,6 +25,7 @@ from spikelm.errors import ConfigError
 from spikelm.runs.experiment import Finished, open_run, run_experiment
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.spiking import load_pretrained
+from spikelm.training.best_epoch import BestDev
 from spikelm.training.stage import build_stage
 
 QUIET = Console(quiet=True)
@@ -141,6 +144,17 @@ def test_a_conversion_is_compared_with_the_plain_model_and_training_goes_on_from
     assert trained.steps == 6
 
 
+def test_the_best_epoch_is_that_of_the_lowest_perplexity() -> None:
+    keeper, module = BestDev("perplexity"), nn.Module()
+    module.model = nn.Linear(1, 1)
+    for step, perplexity in enumerate((30.0, 20.0, 25.0)):
+        module.scores = {"perplexity": perplexity}
+        nn.init.constant_(module.model.weight, step)
+        keeper.on_validation_end(SimpleNamespace(global_step=step), module)
+    assert keeper.scores == {"perplexity": 20.0}
+    assert float(keeper.weights["weight"]) == 1.0
+
+
 @pytest.fixture(scope="module")
 def mistral(tmp_path_factory: pytest.TempPathFactory, runs: Path) -> Path:
     """Weights of a user's own, of an architecture that is built like Llama, with an untied head."""
@@ -177,6 +191,7 @@ def test_given_weights_are_taken_as_they_are(mistral: Path, runs: Path) -> None:
         (("neuron=bispike", "distill=general"), "distill.start.weights=general is for tasks with labels"),
         (("neuron=bispike", "distill=lm", "distill.losses.attention=1"), "distill.losses.attention"),
         (("task=glue/sst2", "backbone=llama_tiny"), "task=glue/sst2 is not valid for Llama"),
+        (("task=lm/wikitext2", "source=hub", "select=best_dev"), "would choose by the test text"),
         (("task.window=99999",), "longer than backbone.positions"),
         (("backbone.options.key_value_heads=3",), "does not divide"),
     ],
