@@ -20,7 +20,7 @@ export HF_HUB_OFFLINE ?= 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-faults test-slurm docs check notebook bench reproduce-all reproduce-energy reproduce-field plan-all claims report clean
+.PHONY: help setup demo test test-slow test-faults test-slurm docs check notebook bench reproduce-all reproduce-energy reproduce-field reproduce-decoders plan-all claims report clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ reproduce-energy: $(READY)
 
 reproduce-field: $(READY) ## codes of the field and quantised plain models, as a table and a figure (docs/guide/field.md)
 	$(BIN)/spikelm-report reproduce field $(RUN_OPTIONS)
+
+reproduce-decoders: $(READY) ## spiking and quantised language models by perplexity and energy, as a table and a figure (docs/guide/decoders.md)
+	$(BIN)/spikelm-report reproduce decoders $(RUN_OPTIONS)
 
 reproduce-all: $(READY) ## every table, figure and claim of the paper at this SCALE
 	$(BIN)/spikelm-report reproduce all $(RUN_OPTIONS)

@@ -71,10 +71,11 @@ def test_a_build_of_the_pinned_version_satisfies_the_pin(build: str) -> None:
     assert not specifier.contains(f"{version}.1+{build}")
 
 
-def test_the_field_is_reproduced_with_the_same_variables_as_a_table() -> None:
-    words = ["SCALE=smoke", "SEEDS=1,2", "TASKS=glue/rte", "LAUNCHER=basic"]
-    called = [line for line in make("-n", "reproduce-field", *words).splitlines() if "spikelm-report" in line]
+@pytest.mark.parametrize(("table", "task"), [("field", "glue/rte"), ("decoders", "lm/embedded")])
+def test_a_table_of_our_own_is_reproduced_with_the_same_variables_as_the_papers(table: str, task: str) -> None:
+    words = ["SCALE=smoke", "SEEDS=1,2", f"TASKS={task}", "LAUNCHER=basic"]
+    called = [line for line in make("-n", f"reproduce-{table}", *words).splitlines() if "spikelm-report" in line]
     assert called == [
-        ".venv/bin/spikelm-report reproduce field --scale smoke --seeds 1,2  --tasks glue/rte  --launcher basic"
+        f".venv/bin/spikelm-report reproduce {table} --scale smoke --seeds 1,2  --tasks {task}  --launcher basic"
     ]
-    assert re.search(r"^  reproduce-field +\S", make("help"), re.MULTILINE)
+    assert re.search(rf"^  reproduce-{table} +\S", make("help"), re.MULTILINE)

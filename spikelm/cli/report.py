@@ -76,12 +76,13 @@ def main(argv: Sequence[str]) -> int:
     tables = command(
         "table",
         _of_paper("table"),
-        "a table of the paper, or the one of the field, from the runs there are",
+        "a table of the paper, or one of our own, from the runs there are",
         f"Ours, the paper's and the difference, cell by cell; runs that are missing are named with their command. It "
         f"is written as Markdown, LaTeX, CSV and JSON to tables/ of --to, too.\n\n{OVERRIDES}",
         {
             "spikelm-report table 3": "table 3, of runs at scale=mini with seed 42",
             "spikelm-report table field": "codes of spiking language models beside quantised plain models, ours alone",
+            "spikelm-report table decoders": "perplexity and energy of spiking and quantised decoders, ours alone",
             "spikelm-report table all --scale smoke --seeds 1,2,3": "all of the paper's: mean and standard deviation",
             "spikelm-report table 3 --tasks glue/rte,glue/cola k=3": "two tasks alone, of runs with k=3",
         },
@@ -93,13 +94,14 @@ def main(argv: Sequence[str]) -> int:
     figures = command(
         "figure",
         _of_paper("figure"),
-        "a figure of the paper, or the one of the field, from the runs there are",
+        "a figure of the paper, or of a table of our own, from the runs there are",
         f"Draws it from the runs of the store and writes it to figures/ of --to; runs that are missing are named with "
         f"their command.\n\n{OVERRIDES}",
         {
             "spikelm-report figure fig4": "figure 4",
             "spikelm-report figure energy": "score against energy",
             "spikelm-report figure field": "the same for the systems of the table field",
+            "spikelm-report figure decoders": "perplexity against energy, of the table decoders",
         },
     )
     figures.add_argument("id", metavar="FIGURE", help=f"its name ({', '.join(FIGURES)}), or all of the paper's")
@@ -123,6 +125,7 @@ def main(argv: Sequence[str]) -> int:
             "spikelm-report reproduce table3 --plan": "how many runs table 3 needs, and about how long they take",
             "spikelm-report reproduce fig4 --scale smoke": "run and draw figure 4 in minutes",
             "spikelm-report reproduce field": "run and make the table of the field and its figure",
+            "spikelm-report reproduce decoders": "train language models, and make their table and figure",
             "spikelm-report reproduce all --launcher slurm": "everything of the paper, as jobs of a cluster",
         },
         TRAINS,
@@ -130,7 +133,8 @@ def main(argv: Sequence[str]) -> int:
     again.add_argument(
         "id",
         metavar="WHAT",
-        help="a table (3 or table3), a figure (fig4), field (its table and its figure), or all of the paper's",
+        help=f"a table (3 or table3), a figure (fig4), {' or '.join(OWN)} (the table and its figure), or all of the "
+        "paper's",
     )
     kept = command(
         "reference",

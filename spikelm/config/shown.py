@@ -53,10 +53,9 @@ def _overridable(spec: ClassSpec) -> dict[str, Any]:
 
 def _unused(config: Config) -> list[str]:
     """Sections that the run and the runs it needs do not read."""
-    from_scratch = config.task.kind == LM or (config.task.kind == "seq2seq" and not config.kind.starts)
     converts = config.convert.mode != "none"
     used = {
-        "pretrain": config.pretrains and not from_scratch,
+        "pretrain": config.pretrains and not config.skips_pretraining,
         "general": config.task.kind == "general" or (config.distills and config.distill.start.weights == "general"),
         "finetune": config.task.kind not in UNLABELLED,
         "teacher": (config.distills and config.distill.from_teacher)

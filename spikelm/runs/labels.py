@@ -240,7 +240,7 @@ def _fills(table: Mapping[str, Any], row: Mapping[str, Any], task: str) -> bool:
     if task in row.get("tasks", ()) or task in [column.get("task") for column in defined.values()]:
         return True
     if task == "pretrain":
-        return any(column.startswith(MEASURED) for column in columns)
+        return any(column.startswith(MEASURED) for column in columns if column not in defined)
     glue = {f"glue/{column.removesuffix('_mm').removesuffix('_m')}" for column in columns if column not in defined}
     # An average without columns of its own is that of GLUE.
     return task in glue or ("avg" in columns and not defined and task.startswith("glue/"))

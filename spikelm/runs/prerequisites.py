@@ -46,8 +46,8 @@ def _start_of(config: Config) -> Config | None:
         return general_of(config)
     if weights == "previous":
         return previous_of(config)
-    random = config.task.kind == LM or (config.task.kind == "seq2seq" and not config.kind.starts)
-    return pretraining_of(config) if config.pretrains and weights != "teacher" and not random else None
+    pretrains = config.pretrains and not config.skips_pretraining
+    return pretraining_of(config) if pretrains and weights != "teacher" else None
 
 
 def converted_of(config: Config) -> Config:

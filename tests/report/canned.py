@@ -23,12 +23,13 @@ GLUE = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 
 
 @cache
-def config_of(system: str) -> Config:
-    return load_config([f"system={system}", f"task={FIRST.get(system, 'glue/rte')}", "scale=smoke", "source=embedded"])
+def config_of(system: str, task: str = "") -> Config:
+    task = task or FIRST.get(system, "glue/rte")
+    return load_config([f"system={system}", f"task={task}", "scale=smoke", "source=embedded"])
 
 
 class Canned(Results):
-    """`known` has a result for (system, task, seed); pretrained runs have seed 42."""
+    """`known` has a result for (system, task, seed); pretrained runs have seed 42, decoders a config of their own."""
 
     def __init__(self, known: dict[tuple[str, str, int], Result], root: Path, seeds: Sequence[int] = (42,)):
         super().__init__(Selection("smoke", "embedded", tuple(seeds), root))
@@ -38,7 +39,7 @@ class Canned(Results):
         seed = 42 if task == "pretrain" else self.selection.seeds[0] if seed is None else seed
         id = digest([system, task, seed, list(extra)])[:16]
         run = Run(self.selection.root, self.selection.root / safe_name(task) / f"{system}-{id[:8]}", id)
-        own = config_of(system)
+        own = config_of(system, task if task.startswith("lm/") else "")
         config = replace(own, task=replace(own.task, name=task))
         result = self.known.get((system, task, seed))
         return SelectedRun(Wanted(system, task, seed, tuple(extra)), config, run, result)

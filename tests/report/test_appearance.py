@@ -13,6 +13,7 @@ import yaml
 
 from spikelm.config.paths import config_dir
 from spikelm.report.appearance import LOOKS, NEURONS, OTHERS, SYMBOLS, look_of, look_of_preset
+from spikelm.report.tables.paper_table import OWN_TABLES
 
 PAGE_DARK = "#14171B"  # the background of the page in the dark
 COLOURS = [(look.colour, look.dark_colour) for looks in LOOKS.values() for look in looks.values()]
@@ -67,10 +68,11 @@ def hue(colour: str) -> float | None:
     return 360 * angle if saturation > 0.05 else None
 
 
-def test_systems_of_the_field_differ_in_colour_and_those_of_a_family_in_marker() -> None:
-    """There are more of them than markers: two with one marker are of families with other hues."""
-    systems = systems_of(config_dir() / "table" / "field.yaml")
-    assert len(systems) > len(SYMBOLS)
+@pytest.mark.parametrize("table", OWN_TABLES)
+def test_systems_of_our_own_tables_differ_in_colour_and_those_of_a_family_in_marker(table: str) -> None:
+    """There are as many of them as markers, or more: two with one marker are of families with other hues."""
+    systems = systems_of(config_dir() / "table" / f"{table}.yaml")
+    assert len(systems) >= len(SYMBOLS)
     for one, other in combinations(systems, 2):
         ours, theirs = look_of_preset(one), look_of_preset(other)
         assert ours.colour != theirs.colour, f"{one} and {other} have one colour"

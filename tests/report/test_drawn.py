@@ -37,6 +37,12 @@ FIELD |= {"spikelm_residual_d3": (77.6, 0.0178), "residual_token_d3": (77.7, 0.0
 FIELD |= {"ilif_bert": (52.0, 0.0031), "ilif_bert_signed": (66.0, 0.0061), "spikingbrain_bert": (77.8, 0.0172)}
 FIELD |= {"spikellm_bert": (77.6, 0.0181), "spikezip_bert": (77.1, 0.0205), "phase_bert": (77.9, 0.0431)}
 FIELD |= {"sorbet_bert": (61.0, 0.0094)}
+#: perplexity of a decoder and mJ of a token in the table decoders
+DECODERS = {"bert": (5.21, 0.00097), "quant_ter_bert": (6.9, 0.00008), "quant2_bert": (6.4, 0.000083)}
+DECODERS |= {"quant3_bert": (5.6, 0.00013), "quant4_bert": (5.4, 0.00017), "lif_bert": (13.8, 0.00009)}
+DECODERS |= {"spikelm_t1": (6.8, 0.000079), "spikelm_t4": (5.9, 0.00028), "spikelm_residual_d2": (5.7, 0.00019)}
+DECODERS |= {"spikelm_residual_d3": (5.4, 0.00027), "residual_token_d3": (5.3, 0.00028), "spikegpt": (7.4, 0.0013)}
+DECODERS |= {"spikingbrain_bert": (5.3, 0.00024), "phase_bert": (5.22, 0.0006)}
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +58,9 @@ def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     for system, (score, energy) in FIELD.items():
         known |= glue(system, 42, score, score)
         known[system, "pretrain", 42] = pretrained(energy, 0.5, layers)
+    for system, (perplexity, energy) in DECODERS.items():
+        token = {"tokens": 64, "fp32": energy, "ann_fp32": 0.00097, "lm_head_fp32": 0.0004}
+        known[system, "lm/embedded", 42] = result("lm/embedded", {"perplexity": perplexity}, energy_token=token)
     known["spikelm_learnable", "pretrain", 42] = pretrained(0.02, 0.3, layers)
     known["spikelm_k3", "pretrain", 42] = pretrained(0.02, 0.002, layers)
     yield draw_figure(request.param.removesuffix("deep"), Canned(known, tmp_path_factory.mktemp("store")))
@@ -89,7 +98,7 @@ def texts(drawn: Drawn) -> list[Any]:
 
 
 EVERY = pytest.mark.parametrize(
-    "drawn", ["energy", "field", "fig2", "fig3", "fig5", "fig2deep", "fig5deep"], indirect=True
+    "drawn", ["energy", "field", "decoders", "fig2", "fig3", "fig5", "fig2deep", "fig5deep"], indirect=True
 )
 
 

@@ -33,6 +33,7 @@ def finish(root: Path, overrides: list[str], pretrained: str | None = None) -> s
 @pytest.fixture
 def selection(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Selection:
     monkeypatch.setattr(reference, "TABLES", (9,))
+    monkeypatch.setattr(reference, "OWN_TABLES", ["field"])
     monkeypatch.setattr(reference, "load_table", lambda id: load_table(id).only(["glue/rte"]))
     monkeypatch.setattr(reference, "FIGURES", ("fig6",))
     monkeypatch.setattr(reference, "check_claims", lambda results: [])

@@ -117,6 +117,11 @@ class Config(Composed):
         return not given or (given == self.backbone.public and self.converted and self.distill.pretrain)
 
     @property
+    def skips_pretraining(self) -> bool:
+        """Whether its task is trained without a pretrained run: running text, and text pairs of most kinds."""
+        return self.task.kind == LM or (self.task.kind == "seq2seq" and not self.kind.starts)
+
+    @property
     def distills(self) -> bool:
         """Whether the run is a fine-tuning whose `distill` says something; a plain model ignores it."""
         asked = self.distill.from_teacher or self.distill.start.weights != "pretrained"

@@ -32,84 +32,115 @@ class Point(NamedTuple):
     look: Look
 
 
-def score_against_energy(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
-    """Average score over energy of one inference, logarithmic, one range of scores: ours left, the paper's right.
+class Axis(NamedTuple):
+    """What an axis shows, and whether its lowest value is the best."""
 
-    A table of our own has one panel, and where most systems crowd at its upper end a second one that enlarges it.
+    name: str
+    lower: bool
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}, lower is better" if self.lower else self.name
+
+
+class Names(NamedTuple):
+    """The axes of a panel: energy is better where it is low, a score where its column of the table says so."""
+
+    energy: Axis
+    score: Axis
+
+
+def score_against_energy(figure: PaperFigure, runs: Runs, results: Results) -> Drawing:
+    """A score over logarithmic energy, two columns of a table: ours left, the paper's right, one range of scores.
+
+    A table of our own has one panel, and where most systems crowd at its better end a second one that enlarges it.
     """
     number = figure.table or 3
     table = build_table(load_table(number), results)
-    ours = points(table, "ours")
+    ours = points(table, figure, "ours")
     if not ours:
         return Drawing(remark="No system has all of its scores yet.")
     heading = figure.heading(results.selection)
     embedded = table.source == "embedded"
+    names = _names(figure, table, "micro-world" if embedded else "GLUE")
     shown = {"ours": ours}
     if isinstance(number, int):
-        shown["paper"] = points(table, "paper")
+        shown["paper"] = points(table, figure, "paper")
         drawn, axes = new_figure(heading, 1, 2, 4.0, sharey=True)
         for panel, of_table in zip(axes, shown.values(), strict=True):
             _scatter(panel, of_table)
         letters(axes, ["ours", f"the paper's table {number}"])
-        _name_axes(axes[0], embedded)
-        _name_axes(axes[1], embedded=False)
+        _name_axes(axes[0], names)
+        _name_axes(axes[1], _names(figure, table, "GLUE"))
         for panel, of_table in zip(axes, shown.values(), strict=True):
             label_points(panel, _places(of_table))
     else:
-        drawn = _alone(heading, ours, embedded)
+        drawn = _alone(heading, ours, names)
     data = {whose: _places(of_table) for whose, of_table in shown.items()}
-    remark = "Micro-world scores are not GLUE's: compare the order of systems, not the numbers." if embedded else ""
+    stands_for = embedded and "{data}" in figure.score.name  # elsewhere it is another data set's score
+    remark = "Micro-world scores are not GLUE's: compare the order of systems, not the numbers." if stands_for else ""
     return Drawing(drawn, data, remark)
 
 
-def _alone(heading: str, ours: Mapping[str, Point], embedded: bool) -> Figure:
-    """All systems of a table in one panel; those of a crowded upper end have their names in a second one."""
-    upper = crowded(ours)
-    drawn, grid = new_figure(heading, 2 if upper else 1, 1, 7.6 if upper else 5.0, squeeze=False)
+def _names(figure: PaperFigure, table: TableData, data: str) -> Names:
+    return Names(
+        *(Axis(one.name.format(data=data), one.column in table.lowest) for one in (figure.energy, figure.score))
+    )
+
+
+def _alone(heading: str, ours: Mapping[str, Point], names: Names) -> Figure:
+    """All systems of a table in one panel; those of a crowded better end have their names in a second one."""
+    better = crowded(ours, names.score.lower)
+    drawn, grid = new_figure(heading, 2 if better else 1, 1, 7.6 if better else 5.0, squeeze=False)
     first, *rest = (row[0] for row in grid)
     _scatter(first, ours)
-    _name_axes(first, embedded)
+    _name_axes(first, names)
     for panel in rest:
-        _scatter(panel, upper)
-        _name_axes(panel, embedded)
+        _scatter(panel, better)
+        _name_axes(panel, names)
         (left, right), (low, high) = panel.get_xlim(), panel.get_ylim()
         corners = [left, right, right, left, left], [low, low, high, high, low]
         first.plot(*corners, color=GREY, linewidth=0.8, linestyle="--", scalex=False, scaley=False)
-        letters([first, panel], ["all systems", "the upper end, enlarged"])
-        label_points(panel, _places(upper))
-    named = {name: point for name, point in ours.items() if name not in upper}
-    label_points(first, _places(named), list(_places(upper).values()))
+        letters([first, panel], ["all systems", f"the {'lower' if names.score.lower else 'upper'} end, enlarged"])
+        label_points(panel, _places(better))
+    named = {name: point for name, point in ours.items() if name not in better}
+    label_points(first, _places(named), list(_places(better).values()))
     return drawn
 
 
-def crowded(points: Mapping[str, Point]) -> dict[str, Point]:
-    """The best systems, at least half of them, where the gap below is wider than the range of their scores; or none."""
-    scores = sorted((point.score for point in points.values()), reverse=True)
+def crowded(points: Mapping[str, Point], lower: bool = False) -> dict[str, Point]:
+    """The best systems, at least half of them, where the gap to the others is wider than their range; or none.
+
+    `lower` says that low scores are the best ones.
+    """
+    heights = {name: -point.score if lower else point.score for name, point in points.items()}
+    scores = sorted(heights.values(), reverse=True)
     ranges = {place: scores[0] - scores[place - 1] for place in range(len(scores) // 2 + 1, len(scores))}
     wide = {place: (scores[place - 1] - scores[place]) / span for place, span in ranges.items() if span > 0}
     cut = max(wide, key=lambda place: wide[place], default=0)
     if not cut or wide[cut] <= 1:
         return {}
-    return {name: point for name, point in points.items() if point.score >= scores[cut - 1]}
+    return {name: point for name, point in points.items() if heights[name] >= scores[cut - 1]}
 
 
-def _name_axes(panel: Axes, embedded: bool) -> None:
-    panel.set_xlabel("mJ of one inference (fp32), lower is better")
-    panel.set_ylabel(f"average of nine {'micro-world' if embedded else 'GLUE'} scores")
+def _name_axes(panel: Axes, names: Names) -> None:
+    panel.set_xlabel(names.energy.label)
+    panel.set_ylabel(names.score.label)
     panel.yaxis.set_tick_params(labelleft=True)
-    panel.text(0.015, 0.99, "↖ better", transform=panel.transAxes, ha="left", va="top", color=GREY)
+    arrow, height, side = ("↙", 0.01, "bottom") if names.score.lower else ("↖", 0.99, "top")
+    panel.text(0.015, height, f"{arrow} better", transform=panel.transAxes, ha="left", va=side, color=GREY)
 
 
 def _places(points: Mapping[str, Point]) -> dict[str, tuple[float, float]]:
     return {name: (point.energy, point.score) for name, point in points.items()}
 
 
-def points(table: TableData, whose: str) -> dict[str, Point]:
-    """Energy and average of every row that has both, by name and T."""
+def points(table: TableData, figure: PaperFigure, whose: str) -> dict[str, Point]:
+    """Energy and score of every row that has both, by name and T."""
     points_of_rows = {}
     names = Counter(line.name for line in table.lines)
     for line in table.lines:
-        cells = [line.cells["energy_fp32"], line.cells["avg"]]
+        cells = [line.cells[figure.energy.column], line.cells[figure.score.column]]
         values = [cell.mean if whose == "ours" else cell.paper for cell in cells]
         steps: object = line.cells["T"].paper
         if table.ours_only and names[line.name] > 1:  # no paper says T: it stands where names do not tell rows apart

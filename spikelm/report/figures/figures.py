@@ -41,6 +41,14 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """A column of a table as one axis of a figure; `{data}` in its name is the micro-world, or GLUE."""
+
+    column: str
+    name: str
+
+
+@dataclass(frozen=True)
 class PaperFigure:
     """A figure: what it shows, the runs it is drawn from and the function that draws it."""
 
@@ -52,6 +60,8 @@ class PaperFigure:
     series: tuple[Series, ...] = ()
     widths: dict[str, list[int]] = field(default_factory=dict)  # scale -> hidden sizes of a series over width
     table: int | str | None = None  # the table whose runs it is drawn from
+    energy: Shown = Shown("energy_fp32", "mJ of one inference (fp32)")  # of a figure of score against energy
+    score: Shown = Shown("avg", "average of nine {data} scores")
 
     @property
     def label(self) -> str:
@@ -94,12 +104,13 @@ Draw = Callable[[PaperFigure, Runs, Results], Drawing]
 
 
 def load_figure(id: str) -> PaperFigure:
-    """A figure by its name: fig4 (or 4), energy, field."""
+    """A figure by its name: fig4 (or 4), energy, field, decoders."""
     name = f"fig{id}" if id.isdigit() else id
     if name not in (*FIGURES, *OWN_FIGURES):
         raise ConfigError(f"there is no figure {id}", f"figures: {', '.join((*FIGURES, *OWN_FIGURES))}")
     raw = yaml.safe_load((config_dir() / "figure" / f"{name}.yaml").read_text())
     series = tuple(Series(**{**one, "extra": tuple(one.get("extra", ()))}) for one in raw.pop("series", []))
+    raw |= {axis: Shown(**raw[axis]) for axis in ("energy", "score") if axis in raw}
     return PaperFigure(id=name, series=series, **raw)
 
 

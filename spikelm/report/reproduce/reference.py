@@ -135,12 +135,12 @@ def _make(selection: Selection, runs: Mapping[Run, Result], target: Path, furthe
 
 
 def _begun(results: Results) -> list[str]:
-    """Our own tables, as far as a system that none of the paper's has was run for them."""
-    known = {row.system for id in TABLES for row in load_table(id).rows}
+    """Our own tables, as far as a run that none of the paper's needs was made for them."""
+    known = {run for id in TABLES for run in table_runs(load_table(id), results)}
 
     def begun(id: str) -> bool:
         runs = table_runs(load_table(id), results)
-        return any(run.system not in known and results.find(*run).result for run in runs)
+        return any(run not in known and results.find(*run).result for run in runs)
 
     return [id for id in OWN_TABLES if begun(id)]
 

@@ -9,7 +9,8 @@ from decimal import Decimal
 from statistics import fmean
 from typing import NamedTuple
 
-from spikelm.catalog.kinds import kind_of
+from spikelm.catalog.kinds import LM, kind_of
+from spikelm.catalog.metric_names import lower_is_better
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError, DataError
 from spikelm.report.query.selection import Results, SelectedRun, Selection, Wanted
@@ -21,8 +22,9 @@ from spikelm.store.result import Result
 PAPER_SCALE = "paper"  # the scale whose models have the paper's sizes
 #: the tasks with texts to generate
 TEXTS = ("sum/xsum", "sum/cnn_dm", "mt/wmt16_enro")
-#: behind the point, of measures that the paper does not print
-DIGITS = {"events": 2, "seconds": 0}
+#: behind the point, of measures and metrics that the paper does not print
+DIGITS = {"events": 2, "seconds": 0, "energy_token": 0, "perplexity": 2, "bits_per_byte": 3}
+NANO = 1e6  # nanojoules in a millijoule: the energy of one token of a small model
 
 
 def build_table(table: PaperTable, results: Results, ours_only: bool = False) -> TableData:
@@ -58,6 +60,7 @@ def build_table(table: PaperTable, results: Results, ours_only: bool = False) ->
     if not alone:
         notes = [*_given_weights(table, results), *impossible, *table.notes, *table.paper_notes]
         notes += _not_compared(lines, selection.scale)
+    lowest = [column.name for column in table.columns if _lowest(column, table, results)]
     few = [] if table.chosen is None else ["+".join(task.rpartition("/")[2] for task in table.chosen)]
     return TableData(
         id=table.id,
@@ -66,13 +69,14 @@ def build_table(table: PaperTable, results: Results, ours_only: bool = False) ->
         source=selection.source_name,
         where=selection.where,
         columns={column.name: column.heading for column in table.columns},
-        lines=_with_best(table, lines, {row.system for row in table.rows if _takes_part(table, row, results)}),
+        lines=_with_best(table, lines, {row.system for row in table.rows if _takes_part(table, row, results)}, lowest),
         footnotes=footnotes,
         notes=notes,
         computed_from=computed_from(table, results),
         missing=[wanted.command(selection) for wanted in table_runs(table, results) if not _finished(results, wanted)],
         name="-".join([file_name(table.id), selection.suffix, *few, *(["ours"] if ours_only else [])]),
         ours_only=alone,
+        lowest=lowest,
     )
 
 
@@ -100,7 +104,21 @@ def _takes_part(table: PaperTable, row: Row, results: Results) -> bool:
     return bool(row.system) and results.find(str(row.system), table.row_tasks(row)[0]).config.converted
 
 
-def _with_best(table: PaperTable, lines: Sequence[Line], systems: Collection[str | None]) -> list[Line]:
+def _lowest(column: Column, table: PaperTable, results: Results) -> bool:
+    """Whether the best of a column is its lowest value: of energies, and of metrics such as perplexity."""
+    if not column.score:
+        return "energy" in column.measure
+    systems = [str(row.system) for row in table.rows if column.task in table.row_tasks(row)]
+    if not systems:
+        return False
+    task = results.find(systems[0], column.task).config.task
+    metric = column.metric or task.metrics[0]
+    return any(lower_is_better(metric.removesuffix(suffix)) for suffix in ("", *task.splits.values()))
+
+
+def _with_best(
+    table: PaperTable, lines: Sequence[Line], systems: Collection[str | None], lowest: Collection[str]
+) -> list[Line]:
     """The lines with the best of each column marked, as printed: equal ones alike, one that is alone not at all."""
     best: dict[str, float] = {}
     for column in table.columns:
@@ -109,7 +127,7 @@ def _with_best(table: PaperTable, lines: Sequence[Line], systems: Collection[str
         found = {line.system: _printed(line.cells[column.name]) for line in lines if line.system in systems}
         numbers = [number for number in found.values() if number is not None]
         if len(numbers) > 1:
-            best[column.name] = min(numbers) if "energy" in column.measure else max(numbers)
+            best[column.name] = min(numbers) if column.name in lowest else max(numbers)
 
     def marked(line: Line) -> dict[str, Cell]:
         return {
@@ -221,11 +239,17 @@ def computed_from(table: PaperTable, results: Results) -> str:
         )
     if names & {"energy_fp32", "energy_fp16", "firing", "events"}:
         measure = next(iter(configs.values())).measure
+        samples = f"measured on {measure.samples} samples of {measure.length} tokens"
+        if all(one.skips_pretraining for one in configs.values()):
+            return (
+                f"Energy and firing rates are {samples} with the model that each system's own run has trained, each "
+                "site with its own rate: nothing is pretrained here."
+            )
         others = list(dict.fromkeys(c.system.title for c in configs.values() if not has_pretraining(c)))
         which = f"; of {', '.join(others)}, which have none of their own, the fine-tuned runs" if others else ""
         return (
-            f"Energy and firing rates are measured on {measure.samples} samples of {measure.length} tokens with the "
-            f"pretrained model of each system, each site with its own rate{which}."
+            f"Energy and firing rates are {samples} with the pretrained model of each system, each site with its own "
+            f"rate{which}."
         )
     return ""
 
@@ -287,7 +311,9 @@ def _digits(column: Column, paper: Printed) -> int:
     """As many as the paper prints."""
     if column.measure in SETTINGS or isinstance(paper, int):
         return 0
-    return -int(paper.as_tuple().exponent) if isinstance(paper, Decimal) else DIGITS.get(column.measure, 1)
+    if isinstance(paper, Decimal):
+        return -int(paper.as_tuple().exponent)
+    return DIGITS.get(column.measure or column.metric, 1)
 
 
 def _own_digits(column: Column, printed: int, ours: Sequence[Value]) -> int:
@@ -359,7 +385,8 @@ def _task_value(selected: SelectedRun, column: Column, row: Row) -> Value | None
     if result is None:
         return None
     if column.measure == "energy_token":
-        value = result.energy_token.fp32 if result.energy_token else None
+        energy = result.energy_token.fp32 if result.energy_token else None
+        value = None if energy is None else NANO * energy
     elif column.measure == "energy_generated":
         value = result.energy_detail.generated.fp32 if result.energy_detail else None
     else:
@@ -376,7 +403,8 @@ def reference(selected: SelectedRun) -> RunRef:
 def has_pretraining(config: Config) -> bool:
     """Whether a system has a pretrained run of its own, with its own neurons."""
     converted_later = config.converted and config.distill.start.weights != "pretrained"
-    return config.pretrains and not (config.backbone.keep_layers or converted_later)
+    left_out = config.backbone.keep_layers or converted_later or config.skips_pretraining
+    return config.pretrains and not left_out
 
 
 def system_measures(results: Results, system: str, tuned: Sequence[SelectedRun], seed: int) -> Values:
@@ -467,7 +495,7 @@ def _audited(results: Results, row: Row, seed: int) -> Values:
     kinds = kind_of(audited[0].config.backbone).tasks
     # A SpikeLM of texts is a BART: the row's own tasks tell what else the system is made for.
     able = {*kinds, *(run.config.task.kind for run in audited)}
-    writes_on = kinds == ("pretrain",) and any(run.config.task.name == "pretrain" for run in audited)
+    writes_on = {"pretrain", LM} >= {*kinds} and any(run.config.task.name == "pretrain" for run in audited)
     for name, kind, tasks in (
         ("discrimination", "classification", [f"glue/{task}" for task in GLUE]),
         ("generation", "seq2seq", TEXTS),

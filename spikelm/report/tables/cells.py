@@ -120,6 +120,7 @@ class TableData:
     missing: list[str] = field(default_factory=list)  # commands of the runs that are not finished
     name: str = ""  # of its files
     ours_only: bool = False
+    lowest: list[str] = field(default_factory=list)  # columns whose best is their lowest value
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; a paper's number is text, digit by digit, and a number beside it."""

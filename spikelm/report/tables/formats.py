@@ -25,10 +25,7 @@ from spikelm.report.tables.cells import Cell, Line, TableData, cell_dict, letter
 from spikelm.store.atomic import write_atomic
 
 THREE = ("ours", "paper", "difference")
-BEST = (
-    " is the best of a column, of energies the lowest. Plain models take no part: they are what the spiking and "
-    "low-bit ones are measured against."
-)
+TAKE_NO_PART = "Plain models take no part: they are what the spiking and low-bit ones are measured against."
 STAR = "*"  # before the best of a column where nothing can be bold
 TALL = 9  # rows that do not fit on a page on its side
 #: what LaTeX would take for a command
@@ -110,9 +107,15 @@ def remarks(data: TableData, best: str = "Bold") -> list[str]:
     """What is to be said of the whole table to its readers; `best` says how the best of a column is marked."""
     cells = [cell for line in data.lines for cell in line.cells.values()]
     said = [*data.notes, *([data.computed_from] if data.computed_from else [])]
-    said += [best + BEST] if any(cell.best for cell in cells) else []
+    if any(cell.best for cell in cells):
+        lowest = _listed(["energies", *(data.columns[name] for name in data.lowest if "energy" not in name)])
+        said.append(f"{best} is the best of a column, of {lowest} the lowest. {TAKE_NO_PART}")
     share = next((cell.share for cell in cells if cell.share), "")
     return [*said, *([f"{share} after a number says how many of the seeds it comes from."] if share else [])]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def state_of(data: TableData) -> list[str]:
