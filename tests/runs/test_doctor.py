@@ -199,7 +199,7 @@ def test_running_text_in_a_folder_of_the_users_and_on_the_hub(tmp_path: Path) ->
         (tmp_path / name).write_text("a line\n")
     there = data_facts("minilm", tmp_path / "runs", overrides)
     assert there == DataFacts(f"lm/text: 3 text files in {tmp_path}; backbone gpt2")
-    mirror = ["task=lm/wikitext2", "source=hub", f"source.mirror={tmp_path}"]
+    mirror = ["task=lm/wikitext2", "neuron=ann", "source=hub", f"source.mirror={tmp_path}"]
     missing = data_facts("paper", tmp_path / "runs", mirror)
     assert missing.missing == "Salesforce/wikitext is not downloaded"
     assert missing.fix == "spikelm-prepare scale=paper task=lm/wikitext2 source=hub"

@@ -15,15 +15,10 @@ from spikelm.neurons.kernels.precision import wide
 from spikelm.rules import Rule
 
 
-def saliency_threshold(saliency: Tensor, low_share: float) -> Tensor:
-    """The int(low_share C)-th smallest of C channel values; minus infinity where that is none of them."""
-    rank = int(low_share * saliency.numel())
-    return saliency.kthvalue(rank).values if rank else saliency.new_full((), -torch.inf)
-
-
 def salient_channels(saliency: Tensor, low_share: float) -> Tensor:
-    """Which of the channel values (C,) are above the threshold."""
-    return saliency > saliency_threshold(saliency, low_share)
+    """The indices of all but the int(low_share C) smallest of C channel values; how many is known beforehand."""
+    count = saliency.numel() - int(low_share * saliency.numel())
+    return saliency.topk(count).indices.sort().values
 
 
 def bursts(codes: Tensor, bits: int, steps: int) -> Tensor:
@@ -77,6 +72,7 @@ class GIF(AmplitudeNeuron):
 
     def fit_to(self, features: int) -> None:
         self.salient = torch.zeros(features, dtype=torch.bool, device=self.alpha.device)
+        self._found = None
 
     def read_by(self, linears: Sequence[nn.Module]) -> None:
         self.linears = tuple(linears)  # a tuple: they are no parts of the neuron
@@ -153,8 +149,10 @@ class GIF(AmplitudeNeuron):
         assert self.salient is not None
         return self.salient
 
-    def _channels(self) -> Tensor:
+    def _channels(self) -> Tensor | None:
         """The indices of the salient channels, found again only where the mask was written to: a GPU would wait."""
+        if self.kept is not None:
+            return None
         mask = self._mask()
         if mask.is_inference():
             return mask.nonzero().flatten()
@@ -174,7 +172,9 @@ class GIF(AmplitudeNeuron):
         seen = torch.cat([saliency.sum(0), saliency.new_full((1,), len(saliency))])
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             dist.all_reduce(seen)
-        self._mask().copy_(salient_channels(seen[:-1] / seen[-1], self.low_share))
+        channels = salient_channels(seen[:-1] / seen[-1], self.low_share)
+        self._mask().zero_().index_fill_(0, channels, True)
+        self._found = self._mask(), self._mask()._version, channels
 
     def _gram(self, like: Tensor) -> Tensor:
         """W^T W of all linears that read the spikes."""
