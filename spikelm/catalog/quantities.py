@@ -24,6 +24,14 @@ def millijoules(value: float) -> str:
     return f"{significant(value, 4)} mJ"
 
 
+def token_energy(value: float) -> str:
+    """An energy of so many mJ in the unit that leaves digits to read: 0.1263 mJ, 4.122 nJ."""
+    for least, in_mj, unit in ((1e-3, 1.0, "mJ"), (1e-4, 1e-3, "µJ"), (1e-9, 1e-6, "nJ")):
+        if value >= least or not value:
+            return f"{significant(value / in_mj, 4)} {unit}"
+    return f"{significant(value * 1e9, 4)} pJ"
+
+
 def duration(seconds: float) -> str:
     """A time in the unit that a person would choose: 0.42 s, 12 s, 2.5 min, 3.4 h, 1,234 h."""
     if seconds < MINUTES:

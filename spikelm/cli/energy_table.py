@@ -22,7 +22,7 @@ from spikelm.catalog.energy import (
     spiking_energy_mj,
 )
 from spikelm.catalog.kinds import spiking_terms
-from spikelm.catalog.quantities import millijoules, significant
+from spikelm.catalog.quantities import millijoules, significant, token_energy
 from spikelm.config.settings.backbone import BackboneConfig
 
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
@@ -73,9 +73,9 @@ def print_decoder_energy(
     print_terms(title, terms, head, T, rate, console, "Decoder", between)
     rates = rate if isinstance(rate, Mapping) else {term.site: float(rate) for term in terms if term.site}
     console.print(
-        f"One token of {length}: ANN {millijoules(energy_mj(terms) / length)}, "
-        f"SNN {millijoules(spiking_energy_mj(terms, rates, T) / length)}; "
-        f"LM head, real-valued, apart: {millijoules(energy_mj(head) / length)} (fp32)",
+        f"One token of {length}: ANN {token_energy(energy_mj(terms) / length)}, "
+        f"SNN {token_energy(spiking_energy_mj(terms, rates, T) / length)}; "
+        f"LM head, real-valued, apart: {token_energy(energy_mj(head) / length)} (fp32)",
         soft_wrap=True,
     )
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spikelm.catalog.quantities import counted, millijoules, significant
+from spikelm.catalog.quantities import counted, significant, token_energy
 from spikelm.cli.find_run import FoundRun, find_result, weights_of
 from spikelm.cli.manual import MISTAKE, Manual, ManualParser
 from spikelm.cli.stores import add_runs_dir
@@ -270,11 +270,11 @@ def _summary(made: Generated) -> str:
         parts.append(f"{cost.spikes:,.0f} spikes a token")
     if cost.energy_mj and cost.energy_plain_mj:
         ours, plain = cost.energy_mj["fp32"], cost.energy_plain_mj["fp32"]
-        told = f"modelled energy a token, LM head apart: {millijoules(ours)}"
+        told = f"modelled energy a token, LM head apart: {token_energy(ours)}"
         if cost.spikes is None:
             told += " (all MACs)"
         else:
-            told += f", plain model {millijoules(plain)}"
+            told += f", plain model {token_energy(plain)}"
             told += f" ({significant(plain / ours, 2)}x)" if ours else ""
         parts.append(told)
     return "; ".join([*parts, *([cost.note] if cost.note else [])])

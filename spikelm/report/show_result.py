@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spikelm.catalog.kinds import data_unit
-from spikelm.catalog.quantities import bits_text, duration, gigabytes, millijoules, rate_text, rows_text
+from spikelm.catalog.quantities import bits_text, duration, gigabytes, millijoules, rate_text, rows_text, token_energy
 from spikelm.store.result import Conversion, Result, SiteError, number_text
 
 NAMES = {
@@ -168,9 +168,9 @@ def _text_rows(result: Result) -> Iterator[tuple[str, str, str]]:
     """What a token of a language model costs, or a generated text."""
     if token := result.energy_token:
         if token.fp32 is not None:
-            against = f"{millijoules(token.ann_fp32)} ANN" if result.spikes else ""
-            yield f"energy fp32, one token of {token.tokens}", millijoules(token.fp32), against
-        yield "LM head fp32 a token, real-valued, apart", millijoules(token.lm_head_fp32), ""
+            against = f"{token_energy(token.ann_fp32)} ANN" if result.spikes else ""
+            yield f"energy fp32, one token of {token.tokens}", token_energy(token.fp32), against
+        yield "LM head fp32 a token, real-valued, apart", token_energy(token.lm_head_fp32), ""
     if result.energy_detail is None:
         return
     text = result.energy_detail.generated

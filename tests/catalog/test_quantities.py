@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from spikelm.catalog.quantities import bits_text, counted, duration, gigabytes, millijoules, significant
+from spikelm.catalog.quantities import bits_text, counted, duration, gigabytes, millijoules, significant, token_energy
 
 
 def test_three_digits_count_however_small_a_number_is() -> None:
@@ -32,6 +32,11 @@ def test_three_digits_count_however_small_a_number_is() -> None:
         (significant(-0.0123), "-0.0123"),
         (millijoules(0.0002981), "0.0002981 mJ"),
         (millijoules(51.3987), "51.40 mJ"),
+        (token_energy(0.1263), "0.1263 mJ"),
+        (token_energy(0.0002691), "0.2691 µJ"),
+        (token_energy(4.122e-6), "4.122 nJ"),
+        (token_energy(3e-10), "0.3000 pJ"),
+        (token_energy(0), "0 mJ"),
         (duration(0.042), "0.042 s"),
         (duration(0), "0 s"),
         (duration(12.4), "12 s"),

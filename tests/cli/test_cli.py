@@ -100,7 +100,7 @@ def test_energy_of_a_decoder_needs_no_task() -> None:
     linears, pairs = 10 * (2 * 96 * 96 + 2 * 96 * 48 + 3 * 96 * 256), 55 * 2 * 96
     macs = 2 * (linears + pairs)
     assert f"{macs:,} MACs" in done.stdout
-    assert f"One token of 10: ANN {macs * 4.6e-10:.4g} mJ, SNN {macs * 0.9e-10:.4g} mJ" in done.stdout
+    assert f"One token of 10: ANN {macs * 4.6e-7:.4g} µJ, SNN {macs * 0.9e-7:.4g} µJ" in done.stdout
     for words in ("Decoder matmuls", "norms, the gate's activation and product", "gate", "down"):
         assert words in done.stdout
     wrong = call("energy", "backbone=llama_mini", "task=glue/rte")

@@ -12,7 +12,7 @@ from typing import Any
 
 from spikelm.catalog.energy import PICOJOULE, Term, site_rate
 from spikelm.catalog.kinds import data_unit
-from spikelm.catalog.quantities import bits_text, duration, gigabytes, rate_text, rows_text
+from spikelm.catalog.quantities import bits_text, duration, gigabytes, rate_text, rows_text, token_energy
 from spikelm.config.recorded import to_record
 from spikelm.errors import SpikeLMError
 from spikelm.measure.workload import measured_terms
@@ -169,9 +169,9 @@ def _measures(result: Result) -> Iterator[Measure]:
         against = f"{_millijoules(text.ann_fp32)} as ANN; {lengths}"
         yield Measure("energy fp32, one generated text", _millijoules(text.fp32), against)
     if (token := result.energy_token) and token.fp32 is not None:
-        head = f"{_millijoules(token.lm_head_fp32)} of the LM head apart"
-        against = f"{_millijoules(token.ann_fp32)} as ANN; {head}"
-        yield Measure(f"energy fp32, one token of {token.tokens}", _millijoules(token.fp32), against)
+        head = f"{token_energy(token.lm_head_fp32)} of the LM head apart"
+        against = f"{token_energy(token.ann_fp32)} as ANN; {head}"
+        yield Measure(f"energy fp32, one token of {token.tokens}", token_energy(token.fp32), against)
     yield Measure("parameters", f"{result.parameters:,}")
     yield Measure("steps", f"{result.steps:,}")
     yield Measure("time", duration(result.seconds))
