@@ -54,11 +54,12 @@ def identity(config: Config) -> dict[str, Any]:
 
 
 def _task(config: Config) -> TaskConfig:
-    """The task, with the windows that a perplexity is measured by, however they are said."""
+    """The task; windows that are said as they are anyway are those of a task that says nothing of them."""
     if config.task.kind != LM:
         return config.task
-    window, stride = window_and_stride(config.task, config.stage.max_length)
-    return replace(config.task, window=window, stride=stride)
+    length = config.stage.max_length
+    window, stride = window_and_stride(config.task, length)
+    return replace(config.task, window=0 if window == length else window, stride=0 if stride == window else stride)
 
 
 def _conversion(config: Config) -> dict[str, Any]:
