@@ -159,7 +159,7 @@ class Config(Composed):
         own = {"pretrain": self.pretrain, "general": self.general}.get(self.task.kind, self.finetune)
         if not self.only_converts:
             if self.task.kind == LM and own.steps == 0:  # how it would have been trained says nothing
-                return StageConfig(steps=0, max_length=own.max_length)
+                return StageConfig(steps=0, max_length=self.task.window or own.max_length)
             return own
         stage = GeneralConfig(task_rows=own.task_rows) if isinstance(own, GeneralConfig) else StageConfig()
         amplitudes = AmplitudeConfig(calibrate=self.convert.batches)
