@@ -60,11 +60,14 @@ def audit_main(argv: Sequence[str]) -> int:
     report, verdict = audit(model, audit_rows(samples), T), result.spike_driven
     print_audit(report, console)
     same = report.verdict == verdict.verdict
-    if config.task.kind == "seq2seq":
-        from spikelm.measure.generated_text import audit_decoding, generate_options
+    if verdict.decoding is not None:
+        from spikelm.measure.generated_text import audit_decoding, audit_going_on, generate_options
 
         console.print("The same while generating from the cache:", highlight=False)
-        decoding = audit_decoding(model, samples[0], T, generate_options(config.task.generate))
+        if config.task.kind == "seq2seq":
+            decoding = audit_decoding(model, samples[0], T, generate_options(config.task.generate))
+        else:
+            decoding = audit_going_on(model, samples[0], T)
         print_audit(decoding, console)
         same = same and decoding.verdict == verdict.decoding
     return 0 if same else 1

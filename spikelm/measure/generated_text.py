@@ -28,7 +28,7 @@ from spikelm.measure.trained_model import (
     prompt,
 )
 
-DECODED = {"rows": 2, "tokens": 8}  # of the audit while generating
+DECODED = {"rows": 2, "read": 8, "tokens": 8}  # of the audit while generating
 Lengths = Sequence[tuple[int, int]]  # tokens read and generated, of each text
 
 
@@ -49,6 +49,14 @@ def audit_decoding(model: nn.Module, batch: Mapping[str, Tensor], T: int, option
     """The audit while texts are generated from the cache of spikes: a few rows, a few tokens, all of them made."""
     few = {name: tensor[: DECODED["rows"]] for name, tensor in prompt(batch).items()}
     return audit(model, few, T, generate={**options, "min_length": DECODED["tokens"], "max_length": DECODED["tokens"]})
+
+
+def audit_going_on(model: nn.Module, batch: Mapping[str, Tensor], T: int) -> AuditReport:
+    """The same for a decoder, which goes on with the first tokens of a few rows."""
+    few = {name: tensor[: DECODED["rows"], : DECODED["read"]] for name, tensor in prompt(batch).items()}
+    made = DECODED["tokens"]
+    greedy = {"num_beams": 1, "do_sample": False, "min_new_tokens": made, "max_new_tokens": made, "pad_token_id": 0}
+    return audit(model, few, T, generate=greedy)
 
 
 def measure_seq2seq(

@@ -36,6 +36,7 @@ from spikelm.data.tokens.running_text_tokenizer import (
     save_lm_tokenizer,
 )
 from spikelm.measure.causality import refuse_what_looks_elsewhere
+from spikelm.measure.generated_text import audit_going_on
 from spikelm.measure.perplexity import Predicted, lm_scores
 from spikelm.measure.trained_model import Measured, TokenEnergy, measure_model
 from spikelm.models.architecture import Architecture
@@ -256,8 +257,10 @@ def _samples(config: Config, text: EvaluatedText, first: int) -> list[Batch]:
 
 
 def measure_decoder(config: Config, model: Any, samples: Sequence[Batch]) -> Measured:
-    """Firing, audit, and energy of reading `measure.length` tokens one by one; the LM head stays apart."""
+    """Firing, audits, and energy of reading `measure.length` tokens one by one; the LM head stays apart."""
     measured = measure_model(model, samples, config)
+    if config.converted and config.kind.causal:
+        measured.spike_driven.decoding = audit_going_on(model, samples[0], config.time_steps).verdict
     tokens, energy = config.measure.length, measured.energy_mj["fp32"]
     measured.energy_token = TokenEnergy(
         tokens,

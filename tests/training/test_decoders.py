@@ -53,20 +53,20 @@ def stage_of(config: Config) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "verdict"),
+    ("overrides", "verdict", "decoding"),
     [
-        (("neuron=bispike", "T=2"), "fully"),
-        (("backbone=gpt2_smoke", "neuron=residual"), "fully"),
-        (("system=spikegpt",), "partly"),
-        (("neuron=ann",), "none"),
+        (("neuron=bispike", "T=2"), "fully", "fully"),
+        (("backbone=gpt2_smoke", "neuron=residual"), "fully", "fully"),
+        (("system=spikegpt",), "partly", None),
+        (("neuron=ann",), "none", None),
     ],
 )
 def test_the_perplexity_of_a_saved_model_is_that_of_its_logits(
-    overrides: tuple[str, ...], verdict: str, runs: Path
+    overrides: tuple[str, ...], verdict: str, decoding: str | None, runs: Path
 ) -> None:
     finished = smoke(runs, *overrides)
     result, stage = finished.result, stage_of(config_of(runs, *overrides))
-    assert result.spike_driven.verdict == verdict
+    assert (result.spike_driven.verdict, result.spike_driven.decoding) == (verdict, decoding)
     assert list(result.metrics) == ["perplexity", "word_perplexity", "bits_per_byte", "loss", "accuracy"]
     model, losses = load_pretrained(finished.directory / "model"), []
     with torch.no_grad():
@@ -182,7 +182,7 @@ def test_given_weights_are_taken_as_they_are(mistral: Path, runs: Path) -> None:
     assert all(torch.equal(saved[name], value.float()) for name, value in given.items())
     converted = run_experiment(load_config([*words, "neuron=dynamic", "convert=only"]), QUIET).result
     assert converted.teacher == plain.result.run_id
-    assert converted.spike_driven.verdict == "fully"
+    assert converted.spike_driven.verdict == converted.spike_driven.decoding == "fully"
 
 
 @pytest.mark.parametrize(
