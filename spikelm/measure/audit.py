@@ -19,6 +19,7 @@ from spikelm.errors import SpikeLMError
 from spikelm.measure.watch import MatmulWatch, OperatorRow, Row, module_stack
 from spikelm.neurons import Neuron
 from spikelm.operators import Operator
+from spikelm.spiking.rotation import Rotation
 from spikelm.spiking.sites import ARCHITECTURES
 
 
@@ -161,6 +162,11 @@ def audit(
                 module.register_forward_hook(partial(watch.operated, name))
                 for name, module in model.named_modules()
                 if isinstance(module, Operator)
+            ]
+            hooks += [
+                module.register_forward_hook(partial(watch.turned, name))
+                for name, module in model.named_modules()
+                if isinstance(module, Rotation)
             ]
             run(**batch)
     finally:

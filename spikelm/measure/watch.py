@@ -23,6 +23,7 @@ from spikelm.neurons import Neuron
 from spikelm.operators import Operator, ScoreOperator
 from spikelm.operators.operator import Arithmetic, all_powers
 from spikelm.spiking.kv_cache import StoredCode
+from spikelm.spiking.rotation import Rotation
 
 #: backend operations that multiply two matrices, and where their operands are
 _OPERANDS = {
@@ -198,6 +199,11 @@ class MatmulWatch(TorchDispatchMode):
             row = replace(row, arithmetic="real-valued", does="its output holds other values than powers of two")
         self.operators.append(row)
 
+    def turned(self, name: str, rotation: Rotation, args: tuple, output: Tensor) -> None:
+        """Note a rotation; a forward hook of them. Its products with signs are additions, but of real values."""
+        does = "additions and subtractions, and one scaling a value"
+        self.operators.append(OperatorRow(name, "rotation", "real-valued", does, self._part(name)))
+
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         with self:
@@ -207,6 +213,8 @@ class MatmulWatch(TorchDispatchMode):
             return out
         out = func(*args, **kwargs)
         name = func.overloadpacket.__name__
+        if self.stack and isinstance(self.stack[-1][1], Rotation):
+            return out  # noted as a whole
         if name in _OPERANDS:
             left, right = (args[position] for position in _OPERANDS[name])
             self._matmul(name, left, right, _macs(name, left, right, out))

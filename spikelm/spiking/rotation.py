@@ -5,7 +5,8 @@ spreads a single large value of a token over many, so that a code with few level
 D / sqrt(b): random signs D, then a Hadamard transform H inside blocks of b values, the largest that divide the width
 and are products of 2, 12 and 20. Most widths are such a product (768 = 12 x 2^6, 576 = 12 x 12 x 2^2), so that every
 value is spread over the whole token. H is taken factor by factor: f - 1 additions and subtractions a value for a factor
-f, and no multiplication but by signs and one constant.
+f, and no multiplication but by signs and one constant. Here a few factors at a time are one matrix of signs, as
+processors multiply matrices quicker than they add slices of a tensor.
 
 Where it can be moved through an attention it costs nothing at all: q and k turn together inside each head, and q k'
 stays the same; v turns, and the output's linear turns it back. In front of the other inputs it stays at run time, and
@@ -29,6 +30,7 @@ from spikelm.spiking.sites import Heads, Projection, Site, Stack, features, stac
 SMALLEST = 2  # values of a block: below it there is nothing to spread
 #: sizes of Hadamard matrices beside 2 that are used, with the prime p = size - 1 that each is made of (Paley)
 PALEY = (12, 20)
+TOGETHER = 32  # the largest matrix that several factors make: larger ones take more additions than they save
 
 
 class Rotation(nn.Module):
@@ -60,18 +62,16 @@ class Rotation(nn.Module):
         return self._hadamard(x, back=True) * self.signs.to(x.dtype)
 
     def _hadamard(self, x: Tensor, back: bool = False) -> Tensor:
-        """H, or its inverse, over the last axis: the matrix of each factor along an axis of its own."""
+        """H, or its inverse, over the last axis: each matrix of signs along an axis of its own."""
         shape, stride = x.shape, 1
-        for size in factors(self.block):
-            groups = x.reshape(*shape[:-1], -1, size, stride)
-            if size == 2:
-                first, second = groups[..., 0, :], groups[..., 1, :]
-                x = torch.stack((first + second, first - second), dim=-2)
-            else:  # no matmul: the audit counts those
-                matrix = paley(size).to(x.device, x.dtype)
-                columns = matrix if back else matrix.T
-                x = sum(groups[..., i : i + 1, :] * column[:, None] for i, column in enumerate(columns))
-            stride *= size
+        with torch.autocast(x.device.type, enabled=False):  # what a neuron reads keeps its digits
+            for matrix in sign_matrices(self.block, x.device, x.dtype):
+                matrix, size = matrix.T if back else matrix, len(matrix)
+                if stride == 1:
+                    x = x.reshape(-1, size) @ matrix.T
+                else:
+                    x = matrix @ x.reshape(-1, size, stride)
+                stride *= size
         return x.reshape(shape) * self.block**-0.5
 
     @property
@@ -100,6 +100,22 @@ def factors(width: int) -> tuple[int, ...]:
 
 
 @cache
+def sign_matrices(width: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """The factors of a width as matrices of signs, those that follow each other in one of at most `TOGETHER` rows.
+
+    A factor that follows is over values that are further apart, so it is the outer part of the Kronecker product.
+    """
+    with torch.inference_mode(False):  # used again outside of it
+        found: list[Tensor] = []
+        for size in factors(width):
+            factor = torch.tensor([[1.0, 1.0], [1.0, -1.0]]) if size == 2 else paley(size)
+            if found and len(found[-1]) * size <= TOGETHER:
+                found[-1] = torch.kron(factor, found[-1])
+            else:
+                found.append(factor)
+        return tuple(matrix.to(device, dtype) for matrix in found)
+
+
 def paley(size: int) -> Tensor:
     """A Hadamard matrix (size, size) of signs, for a prime p = size - 1 with p mod 4 = 3 (Paley's first construction).
 
@@ -109,8 +125,7 @@ def paley(size: int) -> Tensor:
     squares = {i * i % p for i in range(1, p)}
     inside = [[0 if i == j else 1 if (i - j) % p in squares else -1 for j in range(p)] for i in range(p)]
     skew = [[0, *[1] * p], *([-1, *row] for row in inside)]
-    with torch.inference_mode(False):  # used again outside of it
-        return torch.tensor(skew, dtype=torch.float32) + torch.eye(size)
+    return torch.tensor(skew, dtype=torch.float32) + torch.eye(size)
 
 
 def attach_rotations(model: Any) -> None:

@@ -45,6 +45,16 @@ def test_the_operators_of_a_bert_are_real_valued_whatever_its_neurons(implementa
     assert norms == ["bert.encoder.layer.*.attention.output.LayerNorm", "bert.encoder.layer.*.output.LayerNorm"]
 
 
+def test_a_rotation_is_named_among_them_and_its_products_with_signs_are_no_matmuls_of_the_model() -> None:
+    model = calibrate(spikify(bert(), "residual", T=1, rotation="hadamard"), BATCH)
+    report = audit(model, BATCH, T=1)
+    assert report.verdict == "fully"
+    assert not any(row.module.rpartition(".")[2].startswith("turn") for row in report.rows)
+    assert inside(report)["rotation"] == "real-valued"
+    (turns,) = (use.modules for use in report.operators if use.name == "rotation")
+    assert {name.rpartition(".")[2] for name in turns} == {"turn_in"}
+
+
 @pytest.mark.parametrize(("rounding", "arithmetic"), [("none", "partly"), ("power", "shifts and additions")])
 def test_operators_in_their_place_are_named_with_their_arithmetic(rounding: str, arithmetic: str) -> None:
     model = bert(activation="relu")

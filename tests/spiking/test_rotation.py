@@ -76,6 +76,13 @@ def test_the_largest_block_spreads_each_value_evenly_and_is_orthogonal(width: in
     torch.testing.assert_close(rotation.back(matrix), torch.eye(width, dtype=torch.float64), rtol=1e-12, atol=1e-12)
 
 
+def test_what_a_neuron_reads_keeps_its_digits_in_mixed_precision() -> None:
+    rotation, x = drawn(576, 576), torch.randn(3, 576)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = rotation(x)
+    assert torch.equal(mixed, rotation(x))
+
+
 def test_an_outlier_is_spread_over_its_block() -> None:
     x = torch.zeros(64)
     x[7] = 8.0
