@@ -222,7 +222,7 @@ KINDS = {
         starts="gpt2",
         untrained=True,
         own_tokens=True,
-        saved_parameters=gpt2_parameters,
+        parameters=gpt2_parameters,
     ),
     "llama": Kind(
         "Llama",
@@ -235,7 +235,7 @@ KINDS = {
         causal=True,
         untrained=True,
         own_tokens=True,
-        saved_parameters=llama_parameters,
+        parameters=llama_parameters,
     ),
 }
 
