@@ -27,6 +27,7 @@ from spikelm.models.decoders import load_decoder
 from spikelm.runs.experiment import Finished, open_run, run_experiment
 from spikelm.runs.identity import id_of
 from spikelm.runs.prerequisites import prerequisites
+from spikelm.runs.tracking import Tracker
 from spikelm.spiking import load_pretrained
 from spikelm.training.best_epoch import BestDev
 from spikelm.training.stage import build_stage
@@ -135,13 +136,22 @@ def test_a_student_learns_logits_and_states_and_leaves_the_words_as_they_are(run
     assert not torch.equal(student.model.layers[0].mlp.up_proj.weight, plain.model.layers[0].mlp.up_proj.weight)
 
 
-def test_a_conversion_is_compared_with_the_plain_model_and_training_goes_on_from_it(runs: Path) -> None:
+def test_a_conversion_is_compared_with_the_plain_model_and_training_goes_on_from_it(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(Tracker, "table", lambda self, *given: handed.append(given))
     words = ("neuron=residual", "neuron.scale=token", "neuron.steps=4", "convert.rotation=hadamard")
     converted = smoke(runs, *words, "convert=only").result
     assert converted.conversion is not None
     assert set(converted.conversion.plain_metrics) == set(converted.metrics)
     assert [block.name for block in converted.conversion.blocks] == ["layers.0"]
     assert converted.metrics["perplexity"] == pytest.approx(converted.conversion.plain_metrics["perplexity"], rel=0.02)
+    [(step, [row])] = [(step, rows) for step, name, rows in handed if name == "conversion" and rows]
+    [block], sites = converted.conversion.blocks, converted.conversion.sites
+    assert (step, row["block"], row["cosine"], row["error"]) == (0, "layers 0", block.cosine, block.relative_error)
+    assert row["largest"] == max(site.relative_error for site in sites)
+    assert row["spikes"] == pytest.approx(np.mean([*converted.firing_rate.per_site.values()]))
     trained = smoke(runs, *words, "convert=first", "distill=lm").result
     assert trained.converted == converted.run_id
     assert trained.steps == 6
