@@ -118,7 +118,7 @@ def _share(config: Config) -> Share:
 
 
 def trained_parameters(config: Config) -> int | None:
-    """Parameters of the model that this run trains; None of a kind that is counted when it is built."""
+    """Parameters of the model that this run trains; None where none are trained or only the built model can tell."""
     if kind_of(config.backbone).parameters is None or config.measures_weights:
         return None
     labels = len(config.task.labels) if config.task.kind == "classification" else 1
