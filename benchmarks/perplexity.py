@@ -26,7 +26,7 @@ from spikelm.config.settings.schema import Config
 from spikelm.config.settings.task import window_and_stride
 from spikelm.data.batches.by_step import IGNORED, Batch
 from spikelm.data.batches.windows import EvaluatedText, evaluated_text, windows
-from spikelm.data.sources.running_text import load_running_text
+from spikelm.data.sources.running_text import evaluated_splits, load_running_text
 from spikelm.data.tokens.running_text_tokenizer import first_token
 from spikelm.measure.perplexity import Predicted, lm_scores
 from spikelm.spiking import load_pretrained
@@ -58,7 +58,8 @@ def predicted(model: Any, text: EvaluatedText, batches: Sequence[Batch]) -> Pred
 def row(folder: Path, config: Config, task_text: Any, console: Console) -> list[str]:
     """The scores of one model, and how long they took."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    text = evaluated_text(task_text, next(iter(config.task.splits)), config.task, tokenizer, config.stage.max_length)
+    split = evaluated_splits(config.task, task_text)[0]
+    text = evaluated_text(task_text, split, config.task, tokenizer, config.stage.max_length)
     console.print(text.note, soft_wrap=True)
     window, stride = window_and_stride(config.task, config.stage.max_length)
     first = first_token(tokenizer, folder)

@@ -56,6 +56,11 @@ GPT2_SIZES = {
 MORE_SIZES = {
     "llama": {"key_value_heads": "num_key_value_heads", "head_size": "head_dim", "tied": "tie_word_embeddings"}
 }
+#: kind of decoder -> backbone's key -> the key and default of its config.json; Llama drops no hidden states
+DROPOUT = {
+    "gpt2": {"dropout": ("resid_pdrop", 0.1), "attention_dropout": ("attn_pdrop", 0.1)},
+    "llama": {"attention_dropout": ("attention_dropout", 0.0)},
+}
 #: model_type of the weights -> backbone's key -> theirs, where they are not BERT's
 SIZES = {"bart": SEQ2SEQ_SIZES, "mbart": SEQ2SEQ_SIZES, "gpt2": GPT2_SIZES}
 
@@ -181,6 +186,12 @@ def read_options(path: str, kind: str) -> dict[str, Any]:
     names = MORE_SIZES.get(kind, {})
     config = _read_config(weights_folder(path) / "config.json", kind.upper()) if names else {}
     return {ours: config[theirs] for ours, theirs in names.items() if config.get(theirs) is not None}
+
+
+def read_dropout(path: str, kind: str) -> dict[str, float]:
+    """The dropout that a decoder's weights bring, which they are trained on with."""
+    config = _read_config(weights_folder(path) / "config.json", kind.upper())
+    return {ours: float(config.get(theirs, default)) for ours, (theirs, default) in DROPOUT[kind].items()}
 
 
 def size_names(kind: str) -> dict[str, str]:

@@ -38,7 +38,7 @@ ALL = (*LABELLED, "seq2seq", *UNLABELLED)
 _RIVALS = "spikelm.rivals."
 _ENCODER = "spikelm.training.encoders.architecture"
 _SEQ2SEQ = "spikelm.training.seq2seq.architecture"
-_DECODER = "spikelm.training.decoders.architecture"
+_DECODERS = "spikelm.training.decoders."
 
 #: model types of transformers that are built like Llama; tests/spiking/test_llama_family.py tries each of them
 LLAMA_FAMILY = (
@@ -56,6 +56,7 @@ class Kind:
 
     title: str
     architecture: str = _ENCODER  # the function that makes its Architecture, a dotted name
+    text_pairs: str = ""  # the function that builds its stage of text pairs, where that is a rival's
     transformers: str = ""  # what the names of its classes in transformers begin with; empty: they are our own
     tasks: tuple[str, ...] = ALL  # kinds of task
     neuron: Literal["any", "spiking", "plain"] = "any"
@@ -213,8 +214,9 @@ KINDS = {
     ),
     "gpt2": Kind(
         "GPT-2",
-        f"{_RIVALS}gpt2_zero_shot.zero_shot.architecture",
+        f"{_DECODERS}gpt2",
         transformers="GPT2",
+        text_pairs=f"{_RIVALS}gpt2_zero_shot.zero_shot.text_pairs",
         tasks=("pretrain", "seq2seq", LM),
         options=dict.fromkeys(("top_k", "new_tokens", "sentences"), _COUNT),
         weights="gpt2",
@@ -222,11 +224,11 @@ KINDS = {
         starts="gpt2",
         untrained=True,
         own_tokens=True,
-        saved_parameters=gpt2_parameters,
+        parameters=gpt2_parameters,
     ),
     "llama": Kind(
         "Llama",
-        _DECODER,
+        f"{_DECODERS}llama",
         transformers="Llama",
         tasks=(LM,),
         options={**dict.fromkeys(("key_value_heads", "head_size"), _COUNT), "tied": Rule(flag=True)},
@@ -235,7 +237,7 @@ KINDS = {
         causal=True,
         untrained=True,
         own_tokens=True,
-        saved_parameters=llama_parameters,
+        parameters=llama_parameters,
     ),
 }
 
@@ -253,8 +255,13 @@ def kind_of(size: Size) -> Kind:
 @cache
 def architecture(kind: str) -> Any:
     """The Architecture of a kind, imported now: its type is of a room above this one."""
-    module, _, name = KINDS[kind].architecture.rpartition(".")
-    return getattr(import_module(module), name)(KINDS[kind])
+    return named(KINDS[kind].architecture)(KINDS[kind])
+
+
+def named(name: str) -> Any:
+    """The function with a dotted name, imported now."""
+    module, _, function = name.rpartition(".")
+    return getattr(import_module(module), function)
 
 
 def own_class(name: str) -> Any:

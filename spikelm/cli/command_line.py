@@ -21,7 +21,7 @@ from spikelm.config.overrides import variants
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.plugins import option_file, option_names
 from spikelm.config.settings.schema import Config
-from spikelm.config.shown import applicable, unread
+from spikelm.config.shown import applicable, refused, unread
 from spikelm.errors import ConfigError
 from spikelm.machine.disk import disk_errors
 from spikelm.store.atomic import plain
@@ -140,6 +140,10 @@ def precheck(argv: Sequence[str]) -> list[str] | None:
     jobs = jobs_asked_for(args.overrides)
     wanted = [*([*job, *first] for job in telling(jobs)), *([*jobs[0], *other] for other in others)]
     configs = [typed(compose_config(overrides, args.config_dir)) for overrides in wanted]
+    for overrides, config in zip(wanted, configs, strict=True):
+        for override in overrides:
+            if reason := refused(config, override.lstrip("+").partition("=")[0]):
+                raise ConfigError(f"{override} would change nothing: {reason}", f"leave {override} out")
     for warning in _without_effect(wanted, configs):
         print(f"warning: {warning}", file=sys.stderr)
     if args.cfg == "job" and not args.package:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from spikelm.catalog.checkpoint_files import DROPOUT, pinned, read_dropout
 from spikelm.catalog.kinds import ALL, LABELLED, LM, UNLABELLED, Kind, kind_of
+from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 
@@ -52,8 +54,33 @@ def check_backbone(config: Config) -> None:
     heads = size.options.get("num_attention_heads", size.heads)
     if size.hidden % heads:
         raise ConfigError(f"backbone.options.num_attention_heads={heads} does not divide backbone.hidden={size.hidden}")
+    if kind.causal:
+        _check_dropout(size, kind)
     if size.kind in MORE:
         MORE[size.kind](config)
+
+
+def _check_dropout(size: BackboneConfig, kind: Kind) -> None:
+    """A decoder's given weights keep their own dropout; what is said beside them would be ignored.
+
+    Left as a backbone has it where its file says nothing, nothing was said.
+    """
+    names = DROPOUT[size.kind]
+    brought = read_dropout(size.path, size.kind) if size.path and not pinned(size.path) else {}
+    for key in ("dropout", "attention_dropout"):
+        stated = getattr(size, key)
+        if stated == getattr(BackboneConfig, key):
+            continue
+        if key not in names:
+            if stated:
+                raise ConfigError(f"backbone.{key}={stated} is not valid; a {kind.title} has no such dropout")
+        elif size.path and stated != brought.get(key):
+            theirs = names[key][0]
+            raise ConfigError(
+                f"backbone.{key}={stated} would not be applied: weights that are given keep the {theirs} of their "
+                f"config.json{f', {brought[key]}' if brought else ''}",
+                f"leave it out, or backbone.path=A_COPY whose config.json says {theirs}",
+            )
 
 
 def _check_task(config: Config, kind: Kind) -> None:

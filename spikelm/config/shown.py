@@ -30,7 +30,7 @@ def applicable(config: Config) -> dict[str, Any]:
         del record[section]
     if not config.spiking:
         del record["T"]
-    if "k" not in config.neuron.arguments:
+    if not config.neuron.reads_k:
         del record["k"]
     if not config.reads_distill:
         record["distill"] = {"name": config.distill.name}
@@ -72,8 +72,9 @@ def unread(config: Config, key: str) -> str:
     """Why a setting makes no difference to the run, so that its id stays the same; nothing where it makes one."""
     section = key.partition(".")[0]
     neurons = [config.neuron, *([config.previous.neuron] if config.previous else [])]
-    if key == "k" and not any("k" in neuron.arguments for neuron in neurons):
-        return f"neuron={config.neuron.name} has no k"
+    if key in ("k", "neuron.k") and not any(neuron.reads_k for neuron in neurons):
+        of_token = "with scale=token reads" if config.neuron.per_token else "has"
+        return f"neuron={config.neuron.name} {of_token} no k"
     if key == "T" and not config.spiking:
         return f"neuron={config.neuron.name} is the plain model, which has no time steps"
     if section in STAGES and section in _unused(config):
@@ -84,6 +85,13 @@ def unread(config: Config, key: str) -> str:
         return "there is no rotation"
     if section == "distill" and not config.reads_distill and config.distill != DistillConfig():
         return "nothing is distilled here"
+    return ""
+
+
+def refused(config: Config, key: str) -> str:
+    """Why a setting is not to be said here: it would make another run of the same result."""
+    if key in ("convert.batches", "convert.batch") and config.convert.mode != "none" and not config.neuron.reads_data:
+        return f"no data sets the heights of neuron={config.neuron.name}"
     return ""
 
 

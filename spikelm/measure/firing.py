@@ -17,6 +17,11 @@ from spikelm.errors import SpikeLMError
 from spikelm.neurons import Neuron
 
 
+def fired_in(steps: Tensor) -> Tensor:
+    """How many spikes of virtual steps (V, T, ...) are not zero, at each time step."""
+    return (steps != 0).transpose(0, 1).flatten(1).sum(1)
+
+
 class FiringMeter:
     """Count spikes while inside the `with`: r_t = non-zero spikes at step t / values at step t.
 
@@ -68,9 +73,9 @@ class FiringMeter:
         def count(module: nn.Module, args: tuple, spikes: Tensor) -> None:
             # Tensors only: reading a number here would make a GPU wait at every neuron.
             if isinstance(module, Neuron) and module.unfolds:
-                steps = module.unfold(args[0])
-                self._virtual.add(len(steps))
-                counted = (steps != 0).transpose(0, 1).flatten(1).sum(1)
+                parts = [(len(steps), fired_in(steps)) for steps in module.unfolded_parts(args[0])]
+                self._virtual.add(sum(many for many, _ in parts))
+                counted = torch.stack([events for _, events in parts]).sum(0)
             else:
                 counted = (spikes != 0).flatten(1).sum(1)
             self._fired[site] = self._fired[site] + counted if site in self._fired else counted

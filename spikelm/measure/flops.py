@@ -14,7 +14,7 @@ from spikelm.catalog.energy import (
     pointer_terms,
     seq2seq_terms,
 )
-from spikelm.catalog.kinds import LABELLED, kind_of, plain_terms
+from spikelm.catalog.kinds import LABELLED, LM, kind_of, plain_terms
 from spikelm.config.settings.fields import FINE_TUNING
 from spikelm.config.settings.schema import Config
 
@@ -42,11 +42,10 @@ def row_macs(config: Config) -> RowMacs:
         pairs, labels = len(task.columns) == 2, max(1, len(task.labels))
         whole = elmo_terms(size.layers, size.hidden, size.intermediate, size.options, length, pairs, labels)
         return RowMacs(_sum(whole) - bilm, frozen=bilm)
-    if size.kind == "gpt2":
-        blocks = encoder_terms(size.layers, size.hidden, size.intermediate, length)
-    else:
-        blocks = plain_terms(replace(size, layers=config.depth), length)
-    return RowMacs(_sum(blocks), head=_pretraining_head(config))
+    blocks = plain_terms(replace(size, layers=config.depth), length)
+    if kind_of(size).causal:
+        blocks = [_with_whole_map(term, length) for term in blocks]
+    return RowMacs(_sum(blocks), head=_words_head(config))
 
 
 def row_flops(config: Config) -> float:
@@ -78,17 +77,22 @@ def _asked(config: Config) -> float:
 
 
 def _teacher_macs(config: Config, macs: RowMacs) -> float:
-    """The teacher is the plain model of the same sizes; of text pairs its words are imitated too."""
-    return macs.trained + (macs.head if config.task.kind == "seq2seq" else 0.0)
+    """The teacher is the plain model of the same sizes; of texts that are written its words are imitated too."""
+    return macs.trained + (macs.head if config.task.kind in ("seq2seq", LM) else 0.0)
 
 
-def _pretraining_head(config: Config) -> float:
+def _with_whole_map(term: Term, length: int) -> Term:
+    """A decoder that trains multiplies each token with all others, also with those behind it that it then masks."""
+    return replace(term, macs=term.macs * 2 * length // (length + 1)) if " x " in term.name else term
+
+
+def _words_head(config: Config) -> float:
     """The vocabulary's matmul of one row: of all tokens, but of the masked ones alone in BERT's pretraining."""
-    if config.task.kind != "pretrain":
+    if config.task.kind not in ("pretrain", LM):
         return 0.0
     size, length = config.backbone, config.stage.max_length
     every_token = _sum(lm_head_terms(size.hidden, size.vocab, length))
-    if size.kind in ("gpt2", "rwkv"):
+    if kind_of(size).causal or size.kind == "rwkv":
         return every_token
     transform = length * size.hidden**2
     return (every_token + transform) * (MASKED if kind_of(size).next_sentence else 1.0)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spikelm.catalog.kinds import kind_of
+from spikelm.catalog.kinds import LM, kind_of
 from spikelm.config.devices import device_count
 from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.config.settings.schema import Config
@@ -30,13 +30,17 @@ PACKING = ("spikelm.neurons.bispike.BiSpike", "spikelm.neurons.lif.LIF")
 #: maps that the losses on one layer's maps, scores and relations keep, counted on the fake device of tests/accelerator
 KEPT_BY_MAPS, KEPT_BY_SCORES, KEPT_BY_RELATIONS = 1, 5, 10
 MAPS_IN_BACKWARD = 3  # attention maps that are alive at once while one layer's are differentiated
+#: logits over the whole vocabulary that a decoder's step holds at once, counted like the maps: of its own loss, of the
+#: divergence from its teacher's, of any other loss beside the teacher's
+OF_WORDS, OF_DIVERGENCE, BESIDE_A_TEACHER = 3, 9, 4
 
 
 def training_memory_gb(config: Config, parameters: int, rows: int) -> float:
     """Of one device that computes `rows` at a time, at its largest moment."""
-    model = _Model(config, rows)
+    model = (_Decoder if kind_of(config.backbone).causal else _Model)(config, rows)
     static = _for_parameters(config, parameters)
-    update = static + FLOAT * parameters / _shards(config)  # the optimiser's scratch, when nothing else is held
+    learned = parameters - _frozen(config)
+    update = static + FLOAT * learned / _shards(config)  # the optimiser's scratch, when nothing else is held
     return max(update, static + model.largest_moment()) / 1e9
 
 
@@ -49,14 +53,21 @@ def _for_parameters(config: Config, parameters: int) -> float:
     """Bytes of weights, gradients and moments, of the copy of gradients that devices exchange, and of the teacher."""
     moments = 1 if config.stage.optimizer.name == "adagrad" else 2
     copies = 2.0 + moments
+    frozen = (copies - 1) * _frozen(config)  # these have weights alone
     if _shards(config) > 1:
         # a gathered layer, with its gradients, beside the shares: the largest is the table of words
         table = 2 * config.backbone.vocab * config.backbone.hidden
-        return FLOAT * (copies * parameters / _shards(config) + table + _teacher(config) * parameters)
+        return FLOAT * ((copies * parameters - frozen) / _shards(config) + table + _teacher(config) * parameters)
     copies += device_count(config) > 1
     half = HALF / FLOAT if _autocast(config) else 0  # of every weight that a product reads
     quantised = 1 if config.quantized else 0
-    return FLOAT * parameters * (copies + half + quantised + _teacher(config))
+    return FLOAT * (parameters * (copies + half + quantised + _teacher(config)) - frozen)
+
+
+def _frozen(config: Config) -> int:
+    """Parameters that have no gradients: the words of a student that keeps its teacher's."""
+    keeps_words = config.distills and config.distill.imitates and config.distill.start.frozen_embeddings
+    return config.backbone.vocab * config.backbone.hidden if keeps_words else 0
 
 
 def _teacher(config: Config) -> bool:
@@ -250,8 +261,58 @@ class _Model:
     def head(self) -> float:
         """Logits, their logarithms and their gradient where words are predicted; with a teacher's, three times."""
         kind, n = self.config.task.kind, self.stacks[-1].tokens
-        if kind in ("pretrain", "seq2seq"):
+        if kind in ("pretrain", "seq2seq", LM):
             share = MASKED if kind == "pretrain" and kind_of(self.size).next_sentence else 1.0
             tensors = 3 + 3 * self.answers + (self.product < FLOAT)
             return self.rows * n * share * self.size.vocab * FLOAT * tensors
         return 0.0
+
+
+class _Decoder(_Model):
+    """A GPT-2 or Llama: norms before each half of a layer, an activation in several operations, logits of every token.
+
+    Keys and values that several queries share are repeated for each of them, as where rows have pads.
+    """
+
+    def layer_bytes(self, stack: _Stack) -> float:
+        size, n = self.size, stack.tokens
+        h, i, product = size.hidden, size.intermediate, self.product
+        gpt2 = size.kind == "gpt2"
+        head = size.options.get("head_size") or h // size.heads
+        queries = size.heads * head
+        keys = (size.options.get("key_value_heads") or size.heads) * head
+        dropped = 2 * h * BYTE * (size.dropout > 0) * gpt2
+        norms = 2 * h * (FLOAT if gpt2 else 2 * FLOAT)  # RMSNorm keeps what it reads, and that divided by its norm
+        # GPT-2 writes its GELU out: half of x, x that is cubed, the tangent, one more than it. Llama: gate, SiLU, up
+        activation = i * (product + 3 * FLOAT if gpt2 else 3 * product)
+        attention = 4 * queries * product + size.heads * FLOAT + n * product
+        return n * (dropped + norms + activation + attention + self.read_bytes(queries, keys))
+
+    def read_bytes(self, queries: int, keys: int) -> float:
+        """What the linears of a layer, and the neurons before them, keep of one token that they read."""
+        h, i, neuron, T = self.size.hidden, self.size.intermediate, self.config.neuron, self.config.time_steps
+        conv = self.size.kind == "gpt2"  # GPT-2's linears are of a class of its own, which keeps what it reads
+        copies = 2 if conv or self.product == FLOAT else 5  # by autocast q, k, v, gate and up keep a copy each
+        plain = (copies * h + i) * self.product
+        if not self.config.spiking:
+            return plain
+        sites = 2 * h + queries + 2 * keys + i
+        if neuron.target in PACKING:
+            membranes = FLOAT if neuron.arguments.get("alpha") == "learnable" else 0
+            noted, keeps_spikes = sites * (self.packed_bytes() + membranes), conv
+        elif kept := _code_bytes(neuron, T):
+            noted, keeps_spikes = sites * kept, conv
+        else:
+            keeps_nothing = neuron.target == f"{CODES}dynamic.Dynamic"
+            noted, keeps_spikes = 0 if keeps_nothing else sites * self.product, True
+        return noted + keeps_spikes * (plain + queries * self.product)
+
+    def head(self) -> float:
+        """Logits of every token, their logarithms and gradients, and those of a teacher."""
+        losses, kl = self.config.distill.losses, self.config.distill.logits.loss != "mse"
+        tensors = OF_WORDS
+        if self.imitates and losses.logits:
+            tensors = (OF_DIVERGENCE - (self.product < FLOAT) if kl else BESIDE_A_TEACHER) + bool(losses.labels)
+        elif self.imitates:
+            tensors = BESIDE_A_TEACHER
+        return self.rows * self.stacks[-1].tokens * self.size.vocab * FLOAT * tensors

@@ -8,7 +8,7 @@ are looked at in the same way, and only if they add up to what it gave are the p
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -127,19 +127,24 @@ def unfolded_rate(neuron: Neuron, x: Tensor, output: Tensor) -> float | None:
     Each virtual step must hold {-a, 0, a} only, a for each time step (or token, where the neuron says so), and the
     steps must add up to the output.
     """
-    return steps_rate(neuron.unfold(x), output, neuron.per_token)
+    return steps_rate(neuron.unfolded_parts(x), output, neuron.per_token)
 
 
-def steps_rate(steps: Tensor, output: Tensor, per_token: bool) -> float | None:
-    """Spikes per value of an output (T, ...) that is the sum of virtual steps (V, T, ...); None if it is not."""
-    if steps.shape[1:] != output.shape:
-        return None
-    size = steps.abs() if per_token else steps.abs().flatten(2)
-    high = size.amax(-1, keepdim=True)
-    one_height = torch.isfinite(high).all() & ((size == 0) | (size >= high * (1 - _TOLERANCE))).all()
+def steps_rate(parts: Iterable[Tensor], output: Tensor, per_token: bool) -> float | None:
+    """Spikes per value of an output (T, ...) that is the sum of virtual steps, some at a time; None if it is not."""
+    total, fired, many = torch.zeros_like(output), output.new_zeros((), dtype=torch.double), 0
+    one_height = output.new_ones((), dtype=torch.bool)
+    for steps in parts:  # (V, T, ...)
+        if steps.shape[1:] != output.shape:
+            return None
+        size = steps.abs() if per_token else steps.abs().flatten(2)
+        high = size.amax(-1, keepdim=True)
+        one_height &= torch.isfinite(high).all() & ((size == 0) | (size >= high * (1 - _TOLERANCE))).all()
+        total, many = total + steps.sum(0), many + len(steps)
+        fired += (steps != 0).sum()
     largest = output.abs().amax().clamp_min(torch.finfo(output.dtype).tiny)
-    same = (steps.sum(0) - output).abs().amax() <= 4 * torch.finfo(output.dtype).eps * largest * len(steps)
-    return float((steps != 0).double().mean() * len(steps)) if bool(one_height & same) else None
+    same = (total - output).abs().amax() <= 4 * torch.finfo(output.dtype).eps * largest * many
+    return float(fired / output.numel()) if bool(one_height & same) else None
 
 
 @contextmanager
@@ -289,7 +294,7 @@ class MatmulWatch(TorchDispatchMode):
         """Whole numbers that were read back from a cache are looked at as their neuron writes them."""
         stored = getattr(tensor, "stored", None)
         if isinstance(stored, StoredCode) and tensor not in self.codes:
-            rate = steps_rate(stored.written(), tensor, stored.neuron.per_token)
+            rate = steps_rate([stored.written()], tensor, stored.neuron.per_token)
             if rate is not None:
                 self.codes[tensor] = rate
 

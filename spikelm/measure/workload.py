@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from spikelm.catalog.energy import Term, lm_head_terms, seq2seq_terms
-from spikelm.catalog.kinds import kind_of, plain_terms, spiking_terms
+from spikelm.catalog.kinds import LM, kind_of, plain_terms, spiking_terms
 from spikelm.config.devices import device_count, device_memory
 from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.config.settings.schema import Config
@@ -51,7 +51,8 @@ def generated_terms(config: Config) -> list[Term]:
 def head_terms(config: Config) -> list[Term]:
     """The LM head of a teacher-forced row, real-valued; other kinds of tasks have none that is counted."""
     size, task = config.backbone, config.task
-    return lm_head_terms(size.hidden, size.vocab, task.target_length) if task.kind == "seq2seq" else []
+    length = {"seq2seq": task.target_length, LM: config.measure.length}.get(task.kind)
+    return lm_head_terms(size.hidden, size.vocab, length) if length else []
 
 
 def _pair_terms(size: BackboneConfig, source: int, target: int, beams: int = 1, causal: bool = False) -> list[Term]:
@@ -117,8 +118,8 @@ def _share(config: Config) -> Share:
 
 
 def trained_parameters(config: Config) -> int | None:
-    """Parameters of the model that this run trains; None of a kind that is counted when it is built."""
-    if kind_of(config.backbone).parameters is None:
+    """Parameters of the model that this run trains; None where none are trained or only the built model can tell."""
+    if kind_of(config.backbone).parameters is None or config.measures_weights:
         return None
     labels = len(config.task.labels) if config.task.kind == "classification" else 1
     return parameter_count(_trained(config), config.task.kind == "pretrain", labels)

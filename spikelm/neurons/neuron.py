@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +57,10 @@ class Neuron(nn.Module):
         = W s_1 + ... + W s_V, and each s_v is one of -a, 0 and a. Firing rates, energy and audit count these spikes.
         """
         return self.forward(x)[None]
+
+    def unfolded_parts(self, x: Tensor) -> Iterator[Tensor]:
+        """`unfold(x)` some virtual steps at a time, for whoever looks at each of them and keeps none."""
+        yield self.unfold(x)
 
     @property
     def unfolds(self) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from statistics import fmean
 
 from rich import box
 from rich.console import Console
@@ -13,7 +12,8 @@ from rich.table import Table
 
 from spikelm.catalog.kinds import data_unit
 from spikelm.catalog.quantities import bits_text, duration, gigabytes, millijoules, rate_text, rows_text, token_energy
-from spikelm.store.result import Conversion, Result, SiteError, number_text
+from spikelm.runs.converted_blocks import ConvertedBlock, converted_blocks
+from spikelm.store.result import Conversion, Result, number_text
 
 NAMES = {
     "accuracy": "accuracy, %",
@@ -82,37 +82,28 @@ def _show_conversion(result: Result, conversion: Conversion, console: Console) -
     neurons = ("neurons", "the largest", "saturated", "spikes")
     for column in ("cosine", "error", *(neurons if conversion.sites else ())):
         table.add_column(column, justify="right", no_wrap=True)
-    for block in conversion.blocks:
-        sites = [site for site in conversion.sites if site.site.startswith(f"{block.name}.")]
-        stack, _, index = block.name.rpartition(".")
-        cells = [f"{stack.partition('.')[0]} {index}", _digits(block.cosine, 4), _percent(block.relative_error)]
-        table.add_row(*cells, *(_neuron_cells(result, sites, block.name) if conversion.sites else ()))
+    for block in converted_blocks(result):
+        table.add_row(*_block_cells(block, bool(conversion.sites)))
     console.print(table)
     meaning = "cosine and error |y - x| / |x|: of a block's hidden state to the plain model's"
     if conversion.sites:
         meaning += ", of what its neurons give to what they read; saturated: values too large for their neuron; "
         meaning += "spikes: of a value"
     console.print(f"  {meaning}", highlight=False, soft_wrap=True)
-    for line in _conversion_lines(conversion):
+    for line in conversion_lines(conversion):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
 
 
-def _neuron_cells(result: Result, sites: Sequence[SiteError], block: str) -> list[str]:
-    """Of a block's neurons: mean error, the site with the largest, mean share of saturated values, mean firing rate."""
-    errors = {site.site.removeprefix(f"{block}."): site.relative_error for site in sites}
-    known = {name: error for name, error in errors.items() if error is not None}
-    largest = max(known, key=lambda name: known[name], default="")
-    saturated = [site.saturated for site in sites if site.saturated is not None]
-    rates = [result.firing_rate.per_site[site.site] for site in sites if site.site in result.firing_rate.per_site]
-    return [
-        _percent(fmean(known.values()) if known else None),
-        f"{_percent(known[largest])} {largest}" if largest else "–",
-        _percent(fmean(saturated) if saturated else None),
-        f"{fmean(rates):.2f}" if rates else "–",
-    ]
+def _block_cells(block: ConvertedBlock, neurons: bool) -> list[str]:
+    """A block's hidden state, and of its neurons errors, saturated values and spikes."""
+    cells = [block.block, _digits(block.cosine, 4), _percent(block.error)]
+    if not neurons:
+        return cells
+    largest = f"{_percent(block.largest)} {block.largest_at}" if block.largest_at else "–"
+    return [*cells, _percent(block.neurons), largest, _percent(block.saturated), _digits(block.spikes, 2)]
 
 
-def _conversion_lines(conversion: Conversion) -> Iterator[str]:
+def conversion_lines(conversion: Conversion) -> Iterator[str]:
     """How it was made, and whether the network over time came to the same."""
     seen = f"{conversion.rows:,} rows in {conversion.batches} batches set the amplitudes"
     yield seen if conversion.rows else "no data was needed to set amplitudes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spikelm.catalog.kinds import UNLABELLED, kind_of
+from spikelm.catalog.kinds import LM, UNLABELLED, kind_of
 from spikelm.config.devices import device_count
 from spikelm.config.settings.running import TrainerConfig
 from spikelm.config.settings.schema import Config
@@ -54,8 +54,9 @@ def speed_of(trainer: TrainerConfig) -> Speed:
 
 
 def planned_steps(config: Config) -> int | None:
-    """Optimiser steps, where the config or the published number of rows tells them."""
-    stage, rows = config.stage, config.task.official_rows.get("train")
+    """Optimiser steps, where the config or the published number of rows tells them; articles are no rows."""
+    stage = config.stage
+    rows = None if config.task.kind == LM else config.task.official_rows.get("train")
     if stage.steps is not None:
         return stage.steps
     if config.source.name != "hub" or not rows or not stage.epochs:

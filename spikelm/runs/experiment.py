@@ -24,6 +24,7 @@ from spikelm.machine.environment import Environment, environment
 from spikelm.machine.services import hub_silence
 from spikelm.machine.signals import listening
 from spikelm.machine.torch_build import build_of
+from spikelm.runs.converted_blocks import block_rows
 from spikelm.runs.identity import id_of
 from spikelm.runs.labels import label, labels, title, tracked_name
 from spikelm.runs.prerequisites import prerequisites
@@ -164,6 +165,7 @@ def _run(config: Config, run: Run, needed: Mapping[str, Finished], console: Cons
         result = run.finish(_result(config, run, needed, about, trained, seconds))
         run.forget_checkpoints()  # only now: until the result is there a run goes on from them
         tracker.summary(_summary(result))
+        tracker.table(result.steps, "conversion", block_rows(result))
         tracker.table(result.steps, "samples", [sample.model_dump() for sample in result.samples])
         ok = True
         return result

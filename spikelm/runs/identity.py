@@ -13,6 +13,7 @@ from typing import Any
 from spikelm.catalog.kinds import LM, UNLABELLED
 from spikelm.config.settings.fields import decided
 from spikelm.config.settings.schema import Config
+from spikelm.config.settings.specs import NeuronSpec
 from spikelm.config.settings.task import TaskConfig, window_and_stride
 from spikelm.data.sources.source_identity import source_identity
 from spikelm.runs.prerequisites import prerequisites
@@ -37,7 +38,7 @@ def identity(config: Config) -> dict[str, Any]:
         "source": _source(config, cache),
         "backbone": decided(config.backbone, run),
         "starts from": weights_identity(path, cache, with_settings=config.kind.causal) if path else None,
-        "neuron": {**decided(config.neuron, run), "T": config.time_steps},
+        "neuron": {**decided(_neuron(config), run), "T": config.time_steps},
         "weights": decided(config.weights, run),
         "variant": decided(config.variant, run) if config.converted else None,
         # Operators came later than the first runs: as the model has them, they are no part of an id.
@@ -51,6 +52,12 @@ def identity(config: Config) -> dict[str, Any]:
         "needs": {role: id_of(needed) for role, needed in prerequisites(config).items()},
         **({"convert": _conversion(config)} if config.only_converts else {}),
     }
+
+
+def _neuron(config: Config) -> NeuronSpec:
+    """The neuron; a k that it does not read is as if nobody had said one."""
+    spec = config.neuron
+    return spec.having(k=Config.k) if "k" in spec.arguments and not spec.reads_k else spec
 
 
 def _task(config: Config) -> TaskConfig:

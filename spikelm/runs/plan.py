@@ -124,7 +124,7 @@ def make_plan(config: Config) -> Plan:
         energy_ann_mj=energy_mj(measured_terms(config)),
         energy_ceiling_mj=ceiling_mj(measured_terms(config, spiking=True), config.time_steps) if config.fires else None,
         energy_generated_mj=energy_mj(generated_terms(config)) if pairs else None,
-        energy_head_mj=energy_mj(head_terms(config)) if pairs else None,
+        energy_head_mj=energy_mj(head) if (head := head_terms(config)) else None,
     )
 
 
@@ -313,10 +313,11 @@ def _energy_rows(config: Config, plan: Plan) -> dict[str, str]:
         rows["energy of one inference, ANN"] = f"{millijoules(plan.energy_ann_mj)} fp32"
     if plan.energy_ceiling_mj is not None:
         rows["energy, every neuron firing"] = f"{millijoules(plan.energy_ceiling_mj)} fp32, times the firing rate"
-    if plan.energy_generated_mj is not None and plan.energy_head_mj is not None:
+    if plan.energy_generated_mj is not None:
         beams, tokens = config.task.generate.beams, config.task.generate.max_length
         longest_text = f"{millijoules(plan.energy_generated_mj)} fp32 for {tokens} tokens, {beams} beams"
         rows["energy of a generated text, ANN"] = f"at most {longest_text}"
+    if plan.energy_head_mj is not None:
         rows["energy of the LM head, apart"] = f"{millijoules(plan.energy_head_mj)} fp32"
     return rows
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spikelm.catalog.checkpoint_files import backbone_folder
-from spikelm.catalog.energy import energy_mj, lm_head_terms
-from spikelm.catalog.kinds import Kind
+from spikelm.catalog.energy import causal_terms, energy_mj, lm_head_terms
+from spikelm.catalog.kinds import LM, Kind, named
 from spikelm.config.settings.distill import DistillConfig
 from spikelm.config.settings.schema import Config
 from spikelm.config.settings.stages import StageConfig
@@ -27,30 +27,36 @@ from spikelm.config.settings.task import window_and_stride
 from spikelm.data.batches.by_step import Batch
 from spikelm.data.batches.causal_blocks import CausalBatches
 from spikelm.data.batches.windows import EvaluatedText, evaluated_text, windows
-from spikelm.data.sources.running_text import load_running_text, training_text
+from spikelm.data.sources.running_text import evaluated_splits, load_running_text, training_text
 from spikelm.data.tokens.cache import encoded_documents
 from spikelm.data.tokens.running_text_tokenizer import (
     end_of_text,
     first_token,
     load_lm_tokenizer,
+    load_text_tokenizer,
+    marked,
     save_lm_tokenizer,
 )
+from spikelm.errors import ConfigError
 from spikelm.measure.causality import refuse_what_looks_elsewhere
 from spikelm.measure.generated_text import audit_going_on
 from spikelm.measure.perplexity import Predicted, lm_scores
-from spikelm.measure.trained_model import Measured, TokenEnergy, measure_model
+from spikelm.measure.trained_model import Measured, TokenEnergy, measure_model, measure_plain
 from spikelm.models.architecture import Architecture
 from spikelm.models.decoders import build_decoder, load_decoder, plain_decoder
+from spikelm.models.gpt2 import build_gpt2
 from spikelm.training.causal import CausalModule, next_token_losses
 from spikelm.training.devices.ranks import summed
 from spikelm.training.distill.losses import Variances, hidden_losses, layer_weights, logits_loss, state_sums, weighted
 from spikelm.training.modules import StageModule
 from spikelm.training.optimization import total_steps
 from spikelm.training.places import places, rows_at, with_places
-from spikelm.training.stage import Stage, Texts, announced, cache_of
+from spikelm.training.stage import Stage, Texts, announced, cache_of, unlabelled_stage
 
 EVALUATED_TOKENS = 2048  # at a time: the logits of large vocabularies are what takes the memory
 MEASURED_ROWS = 8  # at a time, for the same reason
+HELD_OUT_WINDOWS = 64  # of a pretraining, each many sentences long
+GPT2_PARTS = ("transformer", "lm_head")
 INPUTS = ("input_ids", "attention_mask")
 
 
@@ -171,9 +177,40 @@ class LanguageStudent(LanguageModule):
         return loss * tokens
 
 
-def architecture(kind: Kind) -> Architecture:
+def llama(kind: Kind) -> Architecture:
     """Llama and those built like it, of transformers."""
     return Architecture(language_modelling=language_modelling)
+
+
+def gpt2(kind: Kind) -> Architecture:
+    """A decoder like others, pretrained on running text for its summaries, which it writes without any training."""
+
+    def text_pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+        stage: Stage = named(kind.text_pairs)(config, needed, console)  # loaded when it is asked for: a rival's
+        return stage
+
+    return Architecture(
+        batches=CausalBatches,
+        pretraining=gpt2_pretraining,
+        text_pairs=text_pairs,
+        language_modelling=language_modelling,
+    )
+
+
+def gpt2_pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
+    """A GPT-2 on the project's text, where no weights are given."""
+    tokenizer = load_text_tokenizer(config.source, config.backbone, cache_of(config))
+    end, size = end_of_text(tokenizer), config.backbone
+
+    def module(tokenizer: Tokenizer, total: int) -> StageModule:
+        model = build_gpt2(config, tokenizer.get_vocab_size(), tokenizer.get_vocab()[end])
+        return CausalModule(model, config.pretrain, total, config.seed)
+
+    prepare = partial(marked, end=end)
+    stage = unlabelled_stage(config, console, module, tokenizer, prepare, HELD_OUT_WINDOWS, across=True)
+    terms = causal_terms(size.layers, size.hidden, size.intermediate, config.measure.length)
+    stage.measure = lambda model, samples: measure_plain(terms, GPT2_PARTS)
+    return stage
 
 
 def language_modelling(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
@@ -217,7 +254,8 @@ def language_stage(
     end = end_of_text(tokenizer)
     folder = backbone_folder(config.backbone) if config.backbone.path else None
     first = first_token(tokenizer, folder)
-    evaluated = [evaluated_text(text, split, task, tokenizer, stage.max_length) for split in task.splits]
+    splits = evaluated_splits(task, text)
+    evaluated = [evaluated_text(text, split, task, tokenizer, stage.max_length) for split in splits]
     for one in evaluated:
         console.print(one.note, highlight=False, markup=False, soft_wrap=True)
     documents = encoded_documents(training_text(text, task.detokenise, end), "train", tokenizer, cache)
@@ -238,13 +276,25 @@ def language_stage(
     )
 
 
+def refuse_choosing_by_test(config: Config) -> None:
+    """Which splits a folder has is known when it is read; what the config alone says was checked before."""
+    if config.select != "best_dev" or config.task.kind != LM:
+        return
+    text = load_running_text(config.task, config.source, cache_of(config))
+    if evaluated_splits(config.task, text)[0] != "validation":
+        raise ConfigError(
+            f"select=best_dev would choose by a test text: {config.source.root} has no validation text",
+            "select=last, or a validation.txt in that folder",
+        )
+
+
 def language_samples(config: Config) -> list[Batch]:
     """The samples of a run, found again from its config without building its model."""
     task, cache = config.task, cache_of(config)
     text = load_running_text(task, config.source, cache)
     tokenizer = load_lm_tokenizer(task, config.source, config.backbone, text, cache)
     folder = backbone_folder(config.backbone) if config.backbone.path else None
-    split = next(iter(task.splits))
+    split = evaluated_splits(task, text)[0]
     evaluated = evaluated_text(text, split, task, tokenizer, config.stage.max_length)
     return _samples(config, evaluated, first_token(tokenizer, folder))
 

@@ -34,6 +34,7 @@ from spikelm.measure.fitting import smaller_settings
 from spikelm.measure.workload import device_share
 from spikelm.store.store import Run
 from spikelm.training.callbacks import Log
+from spikelm.training.decoders import refuse_choosing_by_test
 from spikelm.training.devices.ranks import Ranks, join, launched_ranks, leave, tell
 from spikelm.training.run_stage import Trained, train_and_measure
 
@@ -82,6 +83,7 @@ def refuse_what_cannot_train(config: Config) -> None:
             "make clean setup TORCH_INDEX=... (docs/internals/speed.md), or trainer.accelerator=cpu",
         )
     refuse_too_large(config)
+    refuse_choosing_by_test(config)
 
 
 def refuse_without_gpu(config: Config, accelerator: bool) -> None:

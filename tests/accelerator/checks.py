@@ -32,10 +32,12 @@ from spikelm.measure.workload import trained_parameters, training_memory_gb
 from spikelm.models.architecture import encoder_of
 from spikelm.models.bart import build_seq2seq
 from spikelm.models.bert import bert_config, build_pretraining_model, num_labels, spiking_if_asked
+from spikelm.models.decoders import build_decoder, plain_decoder
 from spikelm.neurons import build_neuron
 from spikelm.rivals.spikegpt.rwkv import SpikeGPTForCausalLM
 from spikelm.spiking.kv_cache import spike_cache
 from spikelm.training.causal import CausalModule
+from spikelm.training.decoders import LanguageModule, LanguageStudent
 from spikelm.training.distill.students import GeneralModule, ImitatingPretrainModule, StudentModule, Teacher
 from spikelm.training.modules import GlueModule, MaskedModule, PretrainModule, StageModule
 from spikelm.training.places import with_places
@@ -213,14 +215,24 @@ def pair_module(config: Config, mode: FakeTensorMode, vocab: int) -> StageModule
     return Seq2SeqStudent(model, *training, teacher=asked, settings=config.distill)
 
 
+def language_module(config: Config, mode: FakeTensorMode, vocab: int) -> StageModule:
+    """The module of a decoder, as spikelm/training/decoders.py builds it from text and saved runs."""
+    model, training = build_decoder(config, vocab, 0), (config, 10, (), config.stage)
+    if not (config.distills and config.distill.imitates):
+        return LanguageModule(model, *training)
+    teacher = on_the_device(build_decoder(plain_decoder(config), vocab, 0), mode)
+    return LanguageStudent(model, *training, teacher=teacher, settings=config.distill)
+
+
 def module_and_batch(
     config: Config, mode: FakeTensorMode, sizes: tuple[int, int, int], vocab: int
 ) -> tuple[StageModule, Batch]:
     """The config's module on the device, and a batch on the CPU as it comes to the module."""
     rows, length, target = sizes
     pairs = config.task.kind == "seq2seq"
+    build = {"seq2seq": pair_module, "lm": language_module}.get(config.task.kind, encoder_module)
     with torch.device("meta"):
-        module = (pair_module if pairs else encoder_module)(config, mode, vocab)
+        module = build(config, mode, vocab)
     on_the_device(module.model, mode).train()
     batch = pair_batch(rows, length, target) if pairs else token_batch(config, rows, length, vocab)
     return module, batch
@@ -395,15 +407,29 @@ def broken_group() -> Iterator[Report]:
 
 # Memory
 
-PAPER = {"pretrain": (64, "BERT-base"), "sum/cnn_dm": (8, "BART-base"), "mt/wmt16_enro": (4, "mBART-large")}
+PAPER = {
+    "pretrain": (64, "BERT-base"),
+    "sum/cnn_dm": (8, "BART-base"),
+    "mt/wmt16_enro": (4, "mBART-large"),
+}
+
+
+COMMON = ("scale=paper", "trainer.accelerator=cpu", "trainer.precision=32-true", "backbone.path=null")
 
 
 def memory_report(task: str, system: str, *settings: str, rows: int | None = None) -> Report:
-    """The peak of a step whose gradients are added to earlier ones, against the estimate."""
+    """The peak of a step at the paper's sizes, against the estimate."""
     usual, title = PAPER[task]
     rows = rows or usual
-    common = ["scale=paper", "trainer.accelerator=cpu", "trainer.precision=32-true", "backbone.path=null"]
-    config = load_config([*common, f"task={task}", f"system={system}", *settings])
+    config = load_config([*COMMON, f"task={task}", f"system={system}", *settings])
+    plain_name = "plain" if system == "bert" else f"T={config.time_steps}"
+    shown = [setting.rpartition(".")[2] for setting in settings]
+    name = " ".join([title, plain_name, *shown, *([f"rows={rows}"] if rows != usual else [])])
+    return memory_of(name, config, rows)
+
+
+def memory_of(name: str, config: Config, rows: int) -> Report:
+    """The peak of a step whose gradients are added to earlier ones, against the estimate."""
     mode, size, task_config = MODE, config.backbone, config.task
     length = task_config.source_length if task_config.kind == "seq2seq" else config.stage.max_length
     module, batch = module_and_batch(config, mode, (rows, length, task_config.target_length), size.vocab)
@@ -411,7 +437,8 @@ def memory_report(task: str, system: str, *settings: str, rows: int | None = Non
         module.model.gradient_checkpointing_enable({"use_reentrant": False})
     half = torch.autocast(DEVICE, torch.bfloat16) if config.trainer.precision == "bf16-mixed" else nullcontext()
     batch = with_places(batch, module.counted)
-    models = [module.model, *([module.teacher.model] if hasattr(module, "teacher") else [])]
+    teachers = getattr(module, "_teacher", [getattr(module, "teacher", None)])
+    models = [module.model, *(getattr(teacher, "model", teacher) for teacher in teachers if teacher is not None)]
     with watched(mode) as watch, efficient():
         for model in models:
             watch._count([*model.parameters(), *model.buffers()])
@@ -424,9 +451,6 @@ def memory_report(task: str, system: str, *settings: str, rows: int | None = Non
             loss: Any = module.step_loss(on_device)
         forget()
         loss.backward()
-    plain_name = "plain" if system == "bert" else f"T={config.time_steps}"
-    shown = [setting.rpartition(".")[2] for setting in settings]
-    name = " ".join([title, plain_name, *shown, *([f"rows={rows}"] if rows != usual else [])])
     parameters = trained_parameters(config) or 0
     return Report(name, account_gb=watch.peak / 1e9, estimate_gb=training_memory_gb(config, parameters, rows))
 
@@ -450,6 +474,30 @@ def codes_group() -> Iterator[Report]:
     for name, words in CODES.items():
         report = memory_report("pretrain", "spikelm_t1", *words, rows=16)
         yield replace(report, name=f"{report.name}, {name}")
+
+
+#: the widths of SmolLM2-135M, whose logits are the largest part of a step, and some of its layers
+SMOLLM2 = (
+    *("backbone=llama_mini", "backbone.layers=8", "backbone.hidden=576", "backbone.heads=9", "backbone.vocab=49152"),
+    *("backbone.intermediate=1536", "backbone.positions=2048", "backbone.options.key_value_heads=3"),
+)
+GPT2 = ("backbone=gpt2", "backbone.layers=6")
+DECODERS = {
+    "Llama plain": ((*SMOLLM2, "neuron=ann", "finetune.steps=1"), 8),
+    "Llama T=1": ((*SMOLLM2, "neuron=bispike", "T=1"), 8),
+    "Llama T=4": ((*SMOLLM2, "neuron=bispike", "T=4"), 4),
+    "Llama T=4, its student": ((*SMOLLM2, "neuron=bispike", "T=4", "distill=lm"), 4),
+    "Llama residual code, its student": ((*SMOLLM2, "neuron=residual", "neuron.steps=4", "distill=lm"), 8),
+    "GPT-2 plain": ((*GPT2, "neuron=ann", "finetune.steps=1"), 8),
+    "GPT-2 T=4": ((*GPT2, "neuron=bispike", "T=4"), 4),
+    "GPT-2 residual code, its student": ((*GPT2, "neuron=residual", "distill=lm"), 4),
+}
+
+
+def decoders_group(*settings: str) -> Iterator[Report]:
+    for name, (words, rows) in DECODERS.items():
+        config = load_config([*COMMON, "task=lm/embedded", "finetune.max_length=512", *words, *settings])
+        yield memory_of(name, config, rows)
 
 
 def elsewhere_group() -> Iterator[Report]:
@@ -476,6 +524,9 @@ GROUPS: dict[str, Callable[[], Iterator[Report]]] = {
     "memory": memory_group,
     "memory checkpointing": lambda: memory_group("trainer.activation_checkpointing=true"),
     "memory codes": codes_group,
+    "memory decoders": decoders_group,
+    "memory decoders again": lambda: decoders_group("trainer.activation_checkpointing=true"),
+    "memory decoders bf16": lambda: decoders_group("trainer.precision=bf16-mixed"),
     "memory elsewhere": elsewhere_group,
     "memory bf16": lambda: memory_group("trainer.precision=bf16-mixed"),
 }

@@ -65,6 +65,16 @@ def test_the_memory_estimate_of_codes() -> None:
     compare("memory codes", each=4)
 
 
+def test_the_memory_estimate_of_decoders() -> None:
+    """The logits of a large vocabulary are its largest term, and a teacher's beside them."""
+    compare("memory decoders", each=8)
+
+
+@pytest.mark.slow
+def test_the_memory_estimate_of_decoders_with_checkpointing_and_half_precision() -> None:
+    compare("memory decoders again", "memory decoders bf16", each=8)
+
+
 @pytest.mark.slow
 def test_the_memory_estimate_with_checkpointing_and_half_precision() -> None:
     compare("memory checkpointing", "memory bf16")

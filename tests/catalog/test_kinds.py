@@ -46,6 +46,13 @@ def test_classes_are_found_by_the_name_in_a_checkpoint() -> None:
     assert own_class("BertModel") is None, "it is transformers'"
 
 
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_a_decoder_needs_no_rival(kind: str) -> None:
+    code = f"import sys; from spikelm.catalog.kinds import architecture; architecture('{kind}').language_modelling; "
+    code += "sys.exit([name for name in sys.modules if name.startswith('spikelm.rivals')] != [])"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_the_table_is_read_without_torch() -> None:
     code = "import sys, spikelm.catalog.kinds; sys.exit(bool({'torch', 'transformers'} & {*sys.modules}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,10 +11,10 @@ from torch import nn
 from spikelm.config.compose import load_config
 from spikelm.config.settings.schema import Config
 from spikelm.models.bert import bert_config, num_labels
+from spikelm.models.gpt2 import build_gpt2
 from spikelm.rivals.bertsum.bertsumabs import BertSumAbs, SentenceBert, decoder_config
 from spikelm.rivals.elmo.bilm import BiLM
 from spikelm.rivals.elmo.elmo import ElmoForSequenceClassification, bilm_config
-from spikelm.rivals.gpt2_zero_shot.zero_shot import build_gpt2
 from spikelm.rivals.ptgen.pointer_generator import PointerConfig, PointerGenerator
 from spikelm.runs.cost import saved_parameters
 from spikelm.runs.prerequisites import pretraining_of

@@ -8,7 +8,11 @@ import pytest
 
 from spikelm.cli.command_line import precheck
 from spikelm.config.compose import load_config
+from spikelm.config.plugins import option_names
 from spikelm.config.shown import unread
+from spikelm.errors import ConfigError
+from spikelm.neurons import build_neuron
+from spikelm.neurons.amplitude import AmplitudeNeuron
 from spikelm.runs.identity import id_of
 
 
@@ -27,6 +31,8 @@ UNREAD = [
     (["convert=only"], "distill=logits", "nothing is distilled here"),
     (["neuron=bispike"], "convert.batches=3", "nothing is converted without convert=only or convert=first"),
     (["convert=only"], "convert.rotation_seed=3", "there is no rotation"),
+    (["neuron=residual", "neuron.scale=token"], "k=3", "neuron=residual with scale=token reads no k"),
+    (["neuron=residual", "neuron.scale=token"], "neuron.k=3", "neuron=residual with scale=token reads no k"),
 ]
 
 
@@ -47,6 +53,9 @@ READ = [
     (["task=sum/xsum"], "task.generate.beams=3"),
     (["neuron=bispike"], "convert=only"),
     (["convert=first"], "convert.batches=3"),
+    (["neuron=residual"], "k=3"),
+    (["neuron=dynamic"], "neuron.k=4"),
+    (["neuron=residual", "convert=only"], "convert.batch=3"),
     (["convert=only"], "teacher.lr=0.5"),
 ]
 
@@ -57,6 +66,25 @@ def test_an_override_with_an_effect_is_no_warning(
 ) -> None:
     assert warned(capsys, *words, override) == ""
     assert id_of(load_config([*words, override])) != id_of(load_config(words))
+
+
+@pytest.mark.parametrize(
+    "words", [["neuron=residual", "neuron.scale=token"], ["neuron=dynamic"], ["neuron=lif"]], ids=str
+)
+@pytest.mark.parametrize("override", ["convert.batches=3", "convert.batch=3"])
+def test_batches_that_set_nothing_are_refused(words: list[str], override: str, runs_dir: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{override} would change nothing: no data sets the heights"):
+        precheck([*words, "convert=only", override])
+    precheck([*words, "convert=only"])
+
+
+def test_what_reads_data_is_what_the_neurons_themselves_say() -> None:
+    for name in option_names("neuron"):
+        for scale in ([], ["neuron.scale=token"]) if name in ("residual", "place") else ([],):
+            spec = load_config([f"neuron={name}", *scale]).neuron
+            neuron = build_neuron(spec, T=1) if spec else None
+            assert spec.reads_data == (isinstance(neuron, AmplitudeNeuron) and neuron.elastic), name
+            assert spec.per_token == (bool(scale) or spec.arguments.get("scale") == "token")
 
 
 def test_a_sweep_over_k_says_which_jobs_are_one_run(capsys: pytest.CaptureFixture[str], runs_dir: Path) -> None:

@@ -13,7 +13,13 @@ from spikelm.data import microworld
 from spikelm.data.sources import running_text
 from spikelm.data.sources.documents import load_documents
 from spikelm.data.sources.loaded import LoadedText
-from spikelm.data.sources.running_text import cut_documents, load_running_text, training_text, undone
+from spikelm.data.sources.running_text import (
+    cut_documents,
+    evaluated_splits,
+    load_running_text,
+    training_text,
+    undone,
+)
 from spikelm.data.sources.source_identity import source_identity
 from spikelm.errors import DataError
 
@@ -82,7 +88,7 @@ def test_the_folder_is_in_root_or_root_itself_or_beside_it(tmp_path: Path) -> No
 
 
 def test_a_published_split_is_not_made_of_another(tmp_path: Path) -> None:
-    write(tmp_path / "wikitext-2", train=ARTICLES[0])
+    write(tmp_path / "wikitext-2", train=ARTICLES[0], valid=ARTICLES[1])
     with pytest.raises(DataError, match="no file for test: looked for test or wikitest"):
         load_running_text(lm(), local(tmp_path))
 
@@ -102,7 +108,11 @@ def test_without_a_validation_file_the_test_file_or_the_last_lines_are_evaluated
     assert joined(text, "validation").split("\n") == lines[57:]
     assert text.rows == {"train": 2, "validation": 1}
     write(tmp_path / "b", one="Some.", test="Other.")
-    assert joined(load_running_text(own(), local(tmp_path / "b")), "validation") == "Other."
+    tested = load_running_text(own(), local(tmp_path / "b"))
+    assert joined(tested, "test") == "Other."
+    assert list(tested.splits) == ["train", "test"], "a test's text is not called validation"
+    assert evaluated_splits(own(), tested) == ["test"]
+    assert evaluated_splits(own(), text) == ["validation"]
     write(tmp_path / "c", one="Some.")
     with pytest.raises(DataError, match="too few to hold some out"):
         load_running_text(own(), local(tmp_path / "c"))

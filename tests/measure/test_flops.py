@@ -7,11 +7,19 @@ from typing import Any
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import BartConfig, BartForConditionalGeneration, BertForPreTraining, GPT2Config, GPT2LMHeadModel
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertForPreTraining,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaForCausalLM,
+)
 
 from spikelm.config.compose import load_config
 from spikelm.measure.flops import row_flops, row_macs
 from spikelm.models.bert import bert_config
+from spikelm.models.decoders import build_llama
 
 
 def counted(model: Any, **inputs: Any) -> int:
@@ -65,6 +73,14 @@ def test_a_bart_and_a_gpt2_are_counted_as_torch_counts_them() -> None:
     macs = row_macs(text)
     # the projections are addmm of Conv1D
     assert counted(gpt2, input_ids=ids(length)) == pytest.approx(2 * (macs.trained + macs.head))
+
+
+def test_a_llama_is_counted_as_torch_counts_it() -> None:
+    config = load_config(["task=lm/embedded", "scale=smoke", "neuron=ann"])
+    settings = build_llama(config, config.backbone.vocab, 0).config
+    llama = LlamaForCausalLM._from_config(settings, attn_implementation="eager")
+    macs = row_macs(config)
+    assert counted(llama, input_ids=ids(config.stage.max_length)) == 2 * (macs.trained + macs.head)
 
 
 def test_time_steps_teachers_and_recomputed_activations_cost_what_they_cost() -> None:

@@ -70,6 +70,13 @@ def test_a_cell_without_all_of_its_seeds_says_how_many_it_has(store: Canned) -> 
         assert "(1 of 2) after a number says how many of the seeds it comes from." in text
 
 
+def test_bits_that_no_seed_changes_have_no_deviation() -> None:
+    assert Cell("act_bits", (8, 8, 8), digits=0).ours_text == "8"
+    assert Cell("T", (4, 4), digits=0).ours_text == "4"
+    assert Cell("act_bits", (4, 8), digits=0).ours_text == "6±3", "seeds that differ are not hidden"
+    assert Cell("cola", (50.0, 50.0)).ours_text == "50.0±0.0", "a score is measured"
+
+
 def test_small_energies_keep_three_digits_and_signs_are_set_alike(tmp_path: Path) -> None:
     known = glue("spikelm_t4", 42, -6.54, 50.0)
     known["spikelm_t4", "pretrain", 42] = result("pretrain", {"loss": 1.0}, 0.0015349)

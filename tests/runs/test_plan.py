@@ -252,7 +252,36 @@ def test_the_plan_of_a_decoder_has_its_energy_and_no_rows(runs_dir, capsys: pyte
     macs = 64 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64) + 64 * 65 * 32
     assert f"energy of one inference, ANN   {macs * 4.6e-9:.4g} mJ" in printed
     assert f"energy, every neuron firing    {macs * 0.9e-9 * 4:.4g} mJ" in printed
+    assert f"energy of the LM head, apart   {64 * 32 * 1000 * 4.6e-9:.4g} mJ" in printed
+    assert "training memory, about" in printed
     assert "rows of the data" not in printed, "running text has documents"
+
+
+def test_the_operations_of_a_decoder_are_those_of_its_blocks_and_its_head(runs_dir) -> None:
+    """Facts of a Llama with one layer: every token predicts one of 1000 words, after the mean over the time steps."""
+    words = ["scale=smoke", "task=lm/embedded", "neuron=bispike", "T=4"]
+    blocks = 64 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64) + 2 * 64 * 64 * 32  # 64 tokens, whole maps
+    head = 64 * 32 * 1000
+    cost = make_plan(load_config(words)).cost
+    assert cost.flops == 6 * (4 * blocks + head) * cost.steps * load_config(words).stage.batch
+    student = make_plan(load_config([*words, "distill=lm"])).cost
+    asked = 1 + 2 * (blocks + head) / (6 * (4 * blocks + head))
+    assert student.flops == pytest.approx(cost.flops * asked), "the teacher goes forward"
+
+
+def test_articles_are_no_rows(runs_dir) -> None:
+    """WikiText-2 has 600 articles; how many rows they make depends on the tokenizer and the length of a row."""
+    words = ["scale=paper", "source=hub", "task=lm/wikitext2", "backbone.path=null", "neuron=ann"]
+    plan = make_plan(load_config([*words, "finetune.steps=null", "finetune.epochs=3"]))
+    assert (plan.cost.steps, plan.cost.flops, plan.tokens) == (None, None, None)
+
+
+def test_what_is_not_trained_needs_no_training_memory(runs_dir) -> None:
+    words = ["scale=paper", "source=hub", "task=lm/wikitext103", "trainer.accelerator=cpu"]
+    assert make_plan(load_config([*words, "neuron=ann"])).share.memory_gb is None
+    trained = make_plan(load_config([*words, "neuron=residual", "distill=lm", "finetune.steps=10"])).share
+    logits = 3 * 4 * 256 * 1024 * 50257 / 1e9
+    assert trained.memory_gb > 3 * logits, "a teacher's beside its own"
 
 
 def test_weights_that_are_measured_as_they_are_have_no_optimiser(runs_dir, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,9 +23,11 @@ from spikelm.config.compose import load_config
 from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import IGNORED
 from spikelm.errors import ConfigError, SpikeLMError
+from spikelm.models.decoders import load_decoder
 from spikelm.runs.experiment import Finished, open_run, run_experiment
 from spikelm.runs.identity import id_of
 from spikelm.runs.prerequisites import prerequisites
+from spikelm.runs.tracking import Tracker
 from spikelm.spiking import load_pretrained
 from spikelm.training.best_epoch import BestDev
 from spikelm.training.stage import build_stage
@@ -134,13 +136,22 @@ def test_a_student_learns_logits_and_states_and_leaves_the_words_as_they_are(run
     assert not torch.equal(student.model.layers[0].mlp.up_proj.weight, plain.model.layers[0].mlp.up_proj.weight)
 
 
-def test_a_conversion_is_compared_with_the_plain_model_and_training_goes_on_from_it(runs: Path) -> None:
+def test_a_conversion_is_compared_with_the_plain_model_and_training_goes_on_from_it(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(Tracker, "table", lambda self, *given: handed.append(given))
     words = ("neuron=residual", "neuron.scale=token", "neuron.steps=4", "convert.rotation=hadamard")
     converted = smoke(runs, *words, "convert=only").result
     assert converted.conversion is not None
     assert set(converted.conversion.plain_metrics) == set(converted.metrics)
     assert [block.name for block in converted.conversion.blocks] == ["layers.0"]
     assert converted.metrics["perplexity"] == pytest.approx(converted.conversion.plain_metrics["perplexity"], rel=0.02)
+    [(step, [row])] = [(step, rows) for step, name, rows in handed if name == "conversion" and rows]
+    [block], sites = converted.conversion.blocks, converted.conversion.sites
+    assert (step, row["block"], row["cosine"], row["error"]) == (0, "layers 0", block.cosine, block.relative_error)
+    assert row["largest"] == max(site.relative_error for site in sites)
+    assert row["spikes"] == pytest.approx(np.mean([*converted.firing_rate.per_site.values()]))
     trained = smoke(runs, *words, "convert=first", "distill=lm").result
     assert trained.converted == converted.run_id
     assert trained.steps == 6
@@ -185,6 +196,25 @@ def test_given_weights_are_taken_as_they_are(mistral: Path, runs: Path) -> None:
     assert converted.spike_driven.verdict == converted.spike_driven.decoding == "fully"
 
 
+def test_the_dropout_of_given_weights_is_theirs_and_no_other_can_be_said(mistral: Path, tmp_path: Path) -> None:
+    words = ["scale=smoke", "task=lm/embedded", "neuron=ann", "finetune.steps=2", "backbone=hf"]
+    given = [*words, f"backbone.path={mistral}"]
+    load_config(given)
+    load_config([*given, "backbone.attention_dropout=0.0"])
+    with pytest.raises(ConfigError, match=r"keep the attention_dropout of their config.json, 0.0"):
+        load_config([*given, "backbone.attention_dropout=0.3"])
+    with pytest.raises(ConfigError, match=r"backbone.dropout=0.3 is not valid; a Llama has no such dropout"):
+        load_config([*given, "backbone.dropout=0.3"])
+    copy = shutil.copytree(mistral, tmp_path / "copy")
+    said = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**said, "attention_dropout": 0.3}))
+    config = load_config([*words, f"backbone.path={copy}", "backbone.attention_dropout=0.3"])
+    assert load_decoder(config).config.attention_dropout == 0.3
+    with pytest.raises(ConfigError, match="keep the resid_pdrop of their config"):
+        load_config(["scale=paper", "source=hub", "task=lm/wikitext2", "neuron=ann", "backbone.dropout=0.2"])
+    load_config(["scale=paper", "source=hub", "task=lm/wikitext2", "backbone.path=null", "backbone.dropout=0.2"])
+
+
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
@@ -206,6 +236,20 @@ def test_given_weights_are_taken_as_they_are(mistral: Path, runs: Path) -> None:
 def test_what_cannot_be_is_refused_with_a_fix(overrides: tuple[str, ...], told: str, runs: Path) -> None:
     with pytest.raises(ConfigError, match=told):
         config_of(runs, *overrides)
+
+
+def test_no_epoch_is_chosen_by_a_test_text(runs: Path, tmp_path: Path) -> None:
+    lines = "".join(f"The dog number {number} sees a cat.\n" for number in range(200))
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.txt").write_text(lines)
+    words = ("task=lm/text", "source=local", f"source.root={tmp_path}", "neuron=bispike", "distill=lm")
+    with pytest.raises(ConfigError, match="select=best_dev would choose by a test text"):
+        smoke(runs, *words, "select=best_dev")
+    assert not list((runs / "lm").glob("text/**/result.json")), "the teacher is not trained first"
+    finished = smoke(runs, *words, "neuron=ann", "distill=none")
+    assert finished.result.source.rows.keys() == {"train", "test"}
+    (tmp_path / "validation.txt").write_text(lines)
+    assert smoke(runs, *words, "neuron=ann", "distill=none", "select=best_dev").result.select == "best_dev"
 
 
 def test_what_a_published_model_would_have_been_trained_with_makes_no_other_run(mistral: Path, runs: Path) -> None:

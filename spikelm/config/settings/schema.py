@@ -133,6 +133,11 @@ class Config(Composed):
         return self.convert.mode == "only"
 
     @property
+    def measures_weights(self) -> bool:
+        """Whether the run trains nothing and takes its weights as they are; a conversion sets amplitudes at least."""
+        return self.stage.steps == 0 and not self.only_converts
+
+    @property
     def starts_converted(self) -> bool:
         """Whether the run trains on from a conversion of its own task.
 

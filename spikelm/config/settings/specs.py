@@ -13,6 +13,12 @@ from typing import Any, Self
 from spikelm.config.settings.fields import NO_RUN, setting
 
 _TARGET = "_target_"
+_NEURONS = "spikelm.neurons."
+#: modules of neurons whose heights are fixed, learned from a fixed start, or each token's own
+WITHOUT_DATA = (
+    *("lif", "lif_atan", "lif_sigmoid", "lif_token", "psn", "sign", "ternary_activation"),
+    *("unfolding.ilif", "unfolding.dynamic"),
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,28 @@ class NeuronSpec(ClassSpec):
         True, decides=NO_RUN
     )  # whether its levels are spikes, so that firing rates and additions mean something
     bits: int | str = setting(1, decides=NO_RUN)  # of an activation, as table 4 counts them: a number, ter or 2 x ter
+
+    @property
+    def of_ours(self) -> str:
+        """The module of a neuron of this package, seen from their room; empty of any other."""
+        module, _, _ = self.target.rpartition(".")
+        return module.removeprefix(_NEURONS) if module.startswith(_NEURONS) else ""
+
+    @property
+    def per_token(self) -> bool:
+        """Whether each token sets its heights by itself, so that no k and no data do."""
+        return bool(self.of_ours) and self.arguments.get("scale") == "token"
+
+    @property
+    def reads_k(self) -> bool:
+        """Whether k makes a difference to it."""
+        return "k" in self.arguments and not self.per_token
+
+    @property
+    def reads_data(self) -> bool:
+        """Whether data sets its heights; of a class that is not ours it is taken to do so."""
+        fixed = self.arguments.get("elastic") is False or self.of_ours in WITHOUT_DATA
+        return bool(self) and not (self.of_ours and (fixed or self.per_token))
 
 
 @dataclass(frozen=True)

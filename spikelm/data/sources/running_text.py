@@ -77,6 +77,12 @@ def load_running_text(task: TaskConfig, source: SourceConfig, cache: Path | None
     return LoadedText(dict(streams), survey["content_hash"], tuple(warnings), commits=read_from.commits)
 
 
+def evaluated_splits(task: TaskConfig, text: LoadedText) -> list[str]:
+    """What a task evaluates of a text, by what it is: `test` where a folder has no file for `validation`."""
+    asked = [split for split in task.splits if split in text.splits]
+    return asked or [split for split in text.splits if split != "train"]
+
+
 def training_text(text: LoadedText, detokenise: str, end: str) -> LoadedText:
     """Documents as a model is trained on them: marks undone where that is asked for, and the end's mark behind each.
 
@@ -113,7 +119,10 @@ def _embedded_text(task: TaskConfig, source: SourceConfig) -> LoadedText:
 
 
 def _local_splits(task: TaskConfig, source: SourceConfig) -> dict[str, _Split]:
-    """The files of each split; without one for what is evaluated, a test's or validation's, else the last lines."""
+    """The files of each split; without one for what is evaluated, a test's or validation's, else the last lines.
+
+    A test's text is the split `test`, whatever the task asks for: nobody may take it for a validation.
+    """
     if task.name.rpartition("/")[2] in RUNNING_TEXT:
         raise DataError(f"{task.name} is the micro-world's text", "task=lm/text reads a folder of text")
     folder = running_text_folder(task, text_folder(source))
@@ -125,15 +134,13 @@ def _local_splits(task: TaskConfig, source: SourceConfig) -> dict[str, _Split]:
             "source.root=DIR, a folder of text",
         )
     splits = {"train": _Split(files["train"], partial(_file_lines, files["train"]))}
-    for split in task.splits:
-        others = [name for name in ("validation", "test") if name not in task.splits]
-        given = next((files[name] for name in (split, *others) if files.get(name)), None)
-        if given:
-            splits[split] = _Split(given, partial(_file_lines, given))
-    missing = [split for split in task.splits if split not in splits]
-    if not missing:
-        return splits
-    if len(task.splits) > 1 or task.repo:  # a published split is not to be made of something else
+    missing = [split for split in task.splits if not files.get(split)]
+    published = len(task.splits) > 1 or bool(task.repo)  # such a split is not to be made of something else
+    instead = [] if published else [split for split in ("validation", "test") if files[split]][:1]
+    if not missing or instead:
+        evaluated = instead if missing else task.splits
+        return splits | {split: _Split(files[split], partial(_file_lines, files[split])) for split in evaluated}
+    if published:
         looked = " or ".join(NAMES.get(missing[0], (missing[0],)))
         raise DataError(
             f"{folder} has no file for {missing[0]}: looked for {looked} with {', '.join(ENDINGS)}; "

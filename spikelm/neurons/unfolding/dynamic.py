@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -9,11 +10,12 @@ from torch import Tensor
 
 from spikelm.neurons.kernels.whole import WholeRule
 from spikelm.neurons.unfolding.coded import CodedNeuron
-from spikelm.neurons.unfolding.writing import binary, bits, ternary
+from spikelm.neurons.unfolding.writing import binary, bits, largest, ternary
 from spikelm.rules import Positive
 
 LEAST_THRESHOLD = 1e-5
 LARGEST_THRESHOLD = 1e4
+AT_ONCE = 16  # virtual steps of one spike each
 ANY_NUMBER = 2**30  # far above what floats count one by one
 
 
@@ -48,12 +50,26 @@ class Dynamic(CodedNeuron):
         return (x.abs().mean(-1, keepdim=True) / self.k).clamp_(LEAST_THRESHOLD, LARGEST_THRESHOLD)
 
     def write(self, n: Tensor) -> Tensor:
+        return torch.cat([*self._parts(n)])
+
+    @torch.no_grad()
+    def unfolded_parts(self, x: Tensor) -> Iterator[Tensor]:
+        n, step = self.code(x)
+        for part in self._parts(n):
+            yield (part * step).to(x.dtype)
+
+    def _parts(self, n: Tensor) -> Iterator[Tensor]:
+        """n as spikes, `AT_ONCE` virtual steps at a time: a large count takes as many as it says."""
         if self.written == "bitwise":
-            return bits(n)
-        if self.written == "ternary":
-            return ternary(n)
+            yield bits(n)
+            return
         zero = n.amin(-1, keepdim=True).clamp_max(0)
-        return torch.cat([binary(n - zero), zero.expand_as(n)[None]])
+        written, counts = (ternary, n) if self.written == "ternary" else (binary, n - zero)
+        many = max(1, largest(counts))
+        for first in range(0, many, AT_ONCE):
+            yield written(counts, min(AT_ONCE, many - first), first)
+        if self.written == "binary":
+            yield zero.expand_as(n)[None]
 
     def limits(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
         return None

@@ -21,14 +21,14 @@ def bits(n: Tensor, steps: int | None = None) -> Tensor:
     return written.mul_(place_values(written))
 
 
-def ternary(n: Tensor, steps: int | None = None) -> Tensor:
+def ternary(n: Tensor, steps: int | None = None, first: int = 0) -> Tensor:
     """b_t = sign(n) [|n| > t], (V, *shape); n is the sum of them. Without `steps`, max|n| of them."""
-    return (n.abs() > _thresholds(n, steps)) * n.sign()
+    return (n.abs() > _thresholds(n, steps, first)) * n.sign()
 
 
-def binary(n: Tensor, steps: int | None = None) -> Tensor:
+def binary(n: Tensor, steps: int | None = None, first: int = 0) -> Tensor:
     """b_t = [n > t] of counts n >= 0, (V, *shape); n is the sum of them. Without `steps`, max n of them."""
-    return (n > _thresholds(n, steps)).to(n.dtype)
+    return (n > _thresholds(n, steps, first)).to(n.dtype)
 
 
 def balanced_ternary(n: Tensor, steps: int) -> Tensor:
@@ -53,7 +53,7 @@ def largest(n: Tensor) -> int:
     return int(n.abs().max()) if n.numel() else 0
 
 
-def _thresholds(n: Tensor, steps: int | None) -> Tensor:
-    """0, ..., V - 1, (V, 1, ..., 1)."""
+def _thresholds(n: Tensor, steps: int | None, first: int) -> Tensor:
+    """0, ..., V - 1, (V, 1, ..., 1), or V of them from `first` on."""
     many = max(1, largest(n)) if steps is None else steps
-    return torch.arange(many, dtype=n.dtype, device=n.device).view(-1, *[1] * n.dim())
+    return torch.arange(first, first + many, dtype=n.dtype, device=n.device).view(-1, *[1] * n.dim())

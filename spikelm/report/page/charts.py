@@ -31,11 +31,12 @@ class Line:
 
 @dataclass(frozen=True)
 class CurveChart:
-    """Curves over a common axis of steps."""
+    """Curves over a common axis, of steps where nothing else is said."""
 
     name: str
     about: str
     lines: list[Line]
+    axis: str = "step"
 
 
 @dataclass(frozen=True)

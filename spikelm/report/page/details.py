@@ -21,7 +21,8 @@ from spikelm.report.page.charts import CurveChart, Line
 from spikelm.report.page.entries import Record
 from spikelm.report.page.numbers import energy_text, rounded, when
 from spikelm.report.page.series import Curve, read_curves
-from spikelm.report.show_result import readable
+from spikelm.report.show_result import conversion_lines, readable
+from spikelm.runs.converted_blocks import ConvertedBlock, converted_blocks
 from spikelm.store.result import FiringRate, Result, Sample, SpikeDriven
 
 SITE = re.compile(r"(.*?)\.?(\d+)\.([^.]+)$")
@@ -101,6 +102,8 @@ class RunPage:
     curves: list[CurveChart] = field(default_factory=list)
     firing: list[FiringGrid] = field(default_factory=list)
     energy: EnergyTable | None = None
+    conversion: list[ConvertedBlock] = field(default_factory=list)
+    conversion_lines: list[str] = field(default_factory=list)  # how it was made
     audit: SpikeDriven | None = None
     samples: list[Sample] = field(default_factory=list)
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -121,10 +124,13 @@ def details(record: Record) -> RunPage:
         return page
     return replace(
         page,
+        curves=[*page.curves, *_block_curves(converted_blocks(result))],
         scores=_scores(result),
         measures=list(_measures(result)),
         firing=_firing(result.firing_rate),
         energy=energy_terms(result),
+        conversion=converted_blocks(result),
+        conversion_lines=list(conversion_lines(result.conversion)) if result.conversion else [],
         audit=result.spike_driven,
         samples=result.samples[:SAMPLES],
         notes=result.metric_notes,
@@ -218,6 +224,17 @@ def _site_curves(curves: Mapping[str, Curve]) -> list[CurveChart]:
     means = {kind: sorted((step, fmean(values)) for step, values in at.items()) for kind, at in kinds.items()}
     lines = [_line(kind, [s for s, _ in found], [v for _, v in found]) for kind, found in list(means.items())[:6]]
     return [CurveChart("firing rate by kind of site", "mean over layers", lines)]
+
+
+def _block_curves(blocks: Sequence[ConvertedBlock]) -> list[CurveChart]:
+    """Cosine and error of the hidden states that leave each block of a conversion, to the plain model's."""
+    both = {"cosine": [block.cosine for block in blocks], "error": [block.error for block in blocks]}
+    lines = []
+    for name, values in both.items():
+        known = [(float(number), value) for number, value in enumerate(values) if value is not None]
+        if known:
+            lines.append(_line(name, [number for number, _ in known], [value for _, value in known]))
+    return [CurveChart("conversion", "hidden states beside the plain model's", lines, axis="block")] if lines else []
 
 
 def _firing(rate: FiringRate) -> list[FiringGrid]:

@@ -51,8 +51,9 @@ class Cell:
 
     @property
     def deviation(self) -> float | None:
-        """Sample standard deviation over the seeds, None for one."""
-        return statistics.stdev(self.numbers) if len(self.numbers) > 1 else None
+        """Sample standard deviation over the seeds, None for one, and for T and bits, which no seed changes."""
+        constant = self.column in SETTINGS and len(set(self.numbers)) == 1
+        return statistics.stdev(self.numbers) if len(self.numbers) > 1 and not constant else None
 
     @property
     def difference(self) -> float | None:

@@ -4,48 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from spikelm.catalog.checkpoint_files import weights_folder
 from spikelm.catalog.energy import Term, causal_terms, energy_mj, lm_head_terms
-from spikelm.catalog.kinds import Kind
 from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch, reversed_rows, step_seed
-from spikelm.data.batches.causal_blocks import CausalBatches
 from spikelm.data.tokens.bpe import TextPairTokenizer
-from spikelm.data.tokens.running_text_tokenizer import end_of_text, load_text_tokenizer, marked
 from spikelm.data.tokens.sentence_split import sentences
 from spikelm.measure.generated_text import measure_plain_generation
-from spikelm.measure.trained_model import Measured, measure_plain
-from spikelm.models.architecture import Architecture
-from spikelm.models.gpt2 import build_gpt2, load_gpt2
+from spikelm.measure.trained_model import Measured
+from spikelm.models.gpt2 import load_gpt2
 from spikelm.rivals.gpt2_zero_shot.prompts import load_prompt_tokenizer
-from spikelm.training.causal import CausalModule
-from spikelm.training.decoders import language_modelling
+from spikelm.training.decoders import GPT2_PARTS
 from spikelm.training.generation import Generator
-from spikelm.training.modules import StageModule
 from spikelm.training.seq2seq import PairTask, Seq2SeqModule, text_pairs_stage
-from spikelm.training.stage import Stage, unlabelled_stage
-
-HELD_OUT_WINDOWS = 64  # each many sentences long
-PARTS = ("transformer", "lm_head")
-
-
-def architecture(kind: Kind) -> Architecture:
-    """Pretrained on running text where no weights are given; summaries without any training; a decoder like others."""
-    return Architecture(
-        batches=CausalBatches,
-        pretraining=pretraining,
-        text_pairs=text_pairs,
-        language_modelling=language_modelling,
-    )
+from spikelm.training.stage import Stage
 
 
 def padded_left(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,22 +69,6 @@ class ZeroShotModule(Seq2SeqModule):
         self.scores = self.generator.scores()
 
 
-def pretraining(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
-    """A GPT-2 on the project's text, where no weights are given."""
-    tokenizer = load_text_tokenizer(config.source, config.backbone, Path(config.runs_dir) / ".cache")
-    end, size = end_of_text(tokenizer), config.backbone
-
-    def module(tokenizer: Tokenizer, total: int) -> StageModule:
-        model = build_gpt2(config, tokenizer.get_vocab_size(), tokenizer.get_vocab()[end])
-        return CausalModule(model, config.pretrain, total, config.seed)
-
-    prepare = partial(marked, end=end)
-    stage = unlabelled_stage(config, console, module, tokenizer, prepare, HELD_OUT_WINDOWS, across=True)
-    terms = causal_terms(size.layers, size.hidden, size.intermediate, config.measure.length)
-    stage.measure = lambda model, samples: measure_plain(terms, PARTS)
-    return stage
-
-
 def text_pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
     """Summaries by prompt, of the GPT-2 of the pretrained run or of backbone.path."""
     own = config.backbone.options
@@ -147,4 +110,4 @@ def measure_gpt2(config: Config, generator: Generator, vocab: int) -> Measured:
 
     new = size.options["new_tokens"]
     head = energy_mj(lm_head_terms(size.hidden, vocab, new))
-    return measure_plain_generation(terms, (task.source_length, new), generator.lengths, 1, head, PARTS)
+    return measure_plain_generation(terms, (task.source_length, new), generator.lengths, 1, head, GPT2_PARTS)

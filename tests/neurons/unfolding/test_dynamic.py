@@ -9,8 +9,10 @@ import torch
 from golden import assert_unfolds, golden, needs_golden
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
+from spikelm.measure.firing import FiringMeter
+from spikelm.measure.watch import unfolded_rate
 from spikelm.neurons.unfolding.dynamic import Dynamic
 from spikelm.neurons.unfolding.writing import binary, bitwise, place_values, ternary
 
@@ -130,6 +132,28 @@ def test_the_virtual_steps_add_up_to_the_output(coding: Coding, T: int, k: float
         assert heights[:-1].max() <= 1
         assert torch.equal((steps[-1] / threshold).round(), n.amin(-1, keepdim=True).clamp_max(0).expand_as(n))
         assert not steps[-1, 0, 0, 1].any(), "a token without negative counts needs no zero point"
+
+
+@pytest.mark.parametrize("coding", ["ternary", "binary"])
+def test_a_large_count_is_unfolded_a_few_steps_at_a_time(coding: Coding, monkeypatch: pytest.MonkeyPatch) -> None:
+    neuron, x = Dynamic(2, coding=coding), values(2, seed=0)
+    x = torch.cat([x, torch.zeros(2, 2, 3, 90, dtype=x.dtype)], dim=-1)
+    x[1, 0, 0, 0] = 100.0
+    n = (x / neuron.step(x)).round()
+    assert n.abs().max() > 250
+    shift = n.amin(-1, keepdim=True).clamp_max(0) if coding == "binary" else torch.zeros_like(n[..., :1])
+    events = ((n - shift).abs() + (shift != 0)).flatten(1).sum(1)
+    parts = list(neuron.unfolded_parts(x))
+    assert max(len(part) for part in parts) <= 16
+    assert torch.equal(torch.cat(parts), neuron.unfold(x))
+    monkeypatch.setattr(Dynamic, "unfold", lambda *_: pytest.fail("all steps at once"))
+    model = nn.ModuleDict({"site": neuron})
+    with FiringMeter(model) as meter:
+        output = model["site"](x)
+    assert meter.rates()["site"] == (events / x[0].numel()).tolist()
+    assert meter.virtual_steps == int((n - shift).abs().max()) + (coding == "binary")
+    assert unfolded_rate(neuron, x, output) == pytest.approx(float(events.sum() / x.numel()))
+    assert unfolded_rate(neuron, x, output + 1e-3) is None, "a sum that is not the output"
 
 
 @pytest.mark.parametrize("coding", CODINGS)

@@ -157,6 +157,40 @@ def test_a_browser_is_given_curves_rates_energy_config_and_texts(tmp_path: Path)
     assert data["scores"] == [{"name": "accuracy, %", "value": 60.0, "text": "60.00", "better": "higher"}]
 
 
+def converted() -> dict[str, Any]:
+    """A conversion of two blocks, of whose neurons two are known in the second one."""
+    blocks = [
+        {"name": "encoder.layer.0", "cosine": 0.98765, "relative_error": 0.1234},
+        {"name": "encoder.layer.1", "cosine": None, "relative_error": 0.5},
+    ]
+    sites = [
+        {"site": "encoder.layer.1.qkv_in", "cosine": 0.9, "relative_error": 0.25, "saturated": 0.0},
+        {"site": "encoder.layer.1.ffn1_in", "cosine": None, "relative_error": 0.75, "saturated": 0.5},
+    ]
+    record = {"batches": 0, "rows": 0, "rotation": "hadamard", "rotation_additions": 3328}
+    return {**record, "blocks": blocks, "sites": sites}
+
+
+def test_a_conversion_is_shown_block_by_block_and_drawn(tmp_path: Path) -> None:
+    write(tmp_path, 1, conversion=converted())
+    write(tmp_path, 2)
+    build(tmp_path)
+    page = of(tmp_path, 1)
+    assert page.row("encoder 0") == ["encoder 0", "0.9877", "12.3", "", "", "", "", ""]
+    # the firing rates of qkv_in and ffn1_in in the second layer are 0.2 and 0.6
+    assert page.row("encoder 1") == ["encoder 1", "", "50.0", "50.0", "75.0", "ffn1_in", "25.0", "0.40"]
+    assert "no data was needed to set amplitudes" in page.text
+    assert "3,328 additions a token" in page.text
+    [chart] = [chart for chart in data_of(tmp_path, 1)["curves"] if chart["name"] == "conversion"]
+    assert chart["axis"] == "block"
+    assert chart["lines"] == [
+        {"name": "cosine", "x": [0], "y": [0.98765]},
+        {"name": "error", "x": [0, 1], "y": [0.1234, 0.5]},
+    ]
+    assert "block by block" not in of(tmp_path, 2).text
+    assert {chart["axis"] for chart in data_of(tmp_path, 2)["curves"]} == {"step"}
+
+
 def test_the_library_of_charts_is_that_of_the_package_once_beside_the_pages(tmp_path: Path) -> None:
     import plotly
 

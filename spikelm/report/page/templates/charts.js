@@ -31,13 +31,13 @@
   document.addEventListener("spikelm-theme", again);
 
   // Curves of one family. Several runs have the colours of their systems, the curves of one run have their own.
-  const curves = (element, lines) => draw(element, () => ({
+  const curves = (element, lines, title) => draw(element, () => ({
     traces: lines.map((line, at) => ({
       type: "scatter", mode: line.x.length > 12 ? "lines" : "lines+markers", name: plain(line.name), x: line.x, y: line.y,
       line: { color: line.look ? colour(line.look) : LINES[at % LINES.length][dark() ? 1 : 0], dash: DASHES[(line.look ? line.dash : Math.floor(at / LINES.length)) % DASHES.length], width: 1.8 },
       marker: { size: 5, symbol: line.look ? line.look.symbol : "circle" }, hovertemplate: "%{y:.5~g}",
     })),
-    shown: { hovermode: "x unified", showlegend: lines.length > 1, xaxis: axis({ title: "step", nticks: 6 }), yaxis: axis({ nticks: 6, tickformat: "~g" }) },
+    shown: { hovermode: "x unified", showlegend: lines.length > 1, xaxis: axis({ title, nticks: 6 }), yaxis: axis({ nticks: 6, tickformat: "~g" }) },
   }));
 
   // Horizontal bars in groups: one bar for each run and name.
@@ -125,7 +125,7 @@
   const show = (run) => {
     for (const chart of run.curves) {
       if (!places.has(chart.name)) places.set(chart.name, place(own, chart.name, chart.about));
-      curves(places.get(chart.name), chart.lines);
+      curves(places.get(chart.name), chart.lines, chart.axis);
     }
   };
   if (own) {

@@ -93,7 +93,7 @@
       const charts = runs.map((run) => [run, run.curves.find((chart) => chart.name === family)]).filter(([, chart]) => chart);
       const several = charts.some(([, chart]) => chart.lines.length > 1);
       const lines = charts.flatMap(([run, chart]) => chart.lines.map((line, at) => ({ ...line, name: several ? `${run.label}: ${line.name}` : run.label, look: run.look, dash: run.dash + at })));
-      spikelm.charts.curves(spikelm.charts.place(place, family, ""), lines);
+      spikelm.charts.curves(spikelm.charts.place(place, family, ""), lines, charts[0][1].axis);
     }
   }
 
