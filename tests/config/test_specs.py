@@ -13,7 +13,7 @@ from spikelm.runs.prerequisites import previous_of
 from spikelm.store.atomic import plain
 from spikelm.weights.binary import Binary
 
-NODE = {"name": "uniform", "_target_": "a.B", "bits": 8, "spikes": False, "width": 8}
+NODE = {"name": "uniform", "_target_": "a.B", "bits": 8, "spikes": False, "from_data": True, "width": 8}
 
 
 def test_what_describes_a_neuron_is_apart_from_the_arguments_of_its_class() -> None:

@@ -13,12 +13,6 @@ from typing import Any, Self
 from spikelm.config.settings.fields import NO_RUN, setting
 
 _TARGET = "_target_"
-_NEURONS = "spikelm.neurons."
-#: modules of neurons whose heights are fixed, learned from a fixed start, or each token's own
-WITHOUT_DATA = (
-    *("lif", "lif_atan", "lif_sigmoid", "lif_token", "psn", "sign", "ternary_activation"),
-    *("unfolding.ilif", "unfolding.dynamic"),
-)
 
 
 @dataclass(frozen=True)
@@ -66,17 +60,12 @@ class NeuronSpec(ClassSpec):
         True, decides=NO_RUN
     )  # whether its levels are spikes, so that firing rates and additions mean something
     bits: int | str = setting(1, decides=NO_RUN)  # of an activation, as table 4 counts them: a number, ter or 2 x ter
-
-    @property
-    def of_ours(self) -> str:
-        """The module of a neuron of this package, seen from their room; empty of any other."""
-        module, _, _ = self.target.rpartition(".")
-        return module.removeprefix(_NEURONS) if module.startswith(_NEURONS) else ""
+    from_data: bool = setting(True, decides=NO_RUN)  # whether data sets its heights, where they are not each token's
 
     @property
     def per_token(self) -> bool:
         """Whether each token sets its heights by itself, so that no k and no data do."""
-        return bool(self.of_ours) and self.arguments.get("scale") == "token"
+        return self.arguments.get("scale") == "token"
 
     @property
     def reads_k(self) -> bool:
@@ -85,9 +74,8 @@ class NeuronSpec(ClassSpec):
 
     @property
     def reads_data(self) -> bool:
-        """Whether data sets its heights; of a class that is not ours it is taken to do so."""
-        fixed = self.arguments.get("elastic") is False or self.of_ours in WITHOUT_DATA
-        return bool(self) and not (self.of_ours and (fixed or self.per_token))
+        """Whether data sets its heights."""
+        return bool(self) and self.from_data and not self.per_token and self.arguments.get("elastic") is not False
 
 
 @dataclass(frozen=True)
