@@ -4,7 +4,8 @@ python -m benchmarks.perplexity RUN_OR_FOLDER ... -- OVERRIDE ...
 
 A folder holds a saved decoder with its tokenizer.json, spiking or not; a run is named by its folder. The overrides
 say the text and the protocol as for spikelm-run: task=lm/wikitext2 source=local source.root=DIR, with
-backbone=hf backbone.path=FOLDER where windows are longer than the positions of a small backbone.
+backbone=hf backbone.path=FOLDER where windows are longer than the positions of a small backbone. Products are computed
+in single precision, or in bf16 with trainer.precision=bf16-mixed; what is compared needs the same.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def row(folder: Path, config: Config, task_text: Any, console: Console) -> list[
     first = first_token(tokenizer, folder)
     started = time.monotonic()
     model = load_pretrained(folder, dtype=torch.float32).eval()
-    found = predicted(model, text, windows(text.ids, first, window, stride, max(1, TOKENS // window)))
+    mixed = torch.autocast("cpu", torch.bfloat16, enabled=config.trainer.precision == "bf16-mixed")
+    with mixed:
+        found = predicted(model, text, windows(text.ids, first, window, stride, max(1, TOKENS // window)))
     scores = lm_scores(found, METRICS)
     minutes = (time.monotonic() - started) / 60
     name = folder.parent.name if folder.name == "model" else folder.name
@@ -80,7 +83,7 @@ def main() -> None:
         torch.set_num_threads(config.trainer.threads)
     console = Console()
     text = load_running_text(config.task, config.source)
-    table = Table(title=f"{config.task.name}: perplexity")
+    table = Table(title=f"{config.task.name}: perplexity, precision {config.trainer.precision}")
     for column in ("model", "tokens", *METRICS, "minutes"):
         table.add_column(column.replace("_", " "), justify="left" if column == "model" else "right")
     for folder in folders:
