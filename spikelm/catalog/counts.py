@@ -1,0 +1,164 @@
+"""What was counted while a model ran: each product of two matrices, each neuron, and what is computed besides.
+
+These records are what estimators of energy read (`spikelm/catalog/estimators.py`). All numbers are sums over the inputs
+that ran; a product of a model with T time steps is there with all of its steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Part = Literal["encoder", "neuron", "outside"]
+Kind = Literal["linear", "query x key", "attention x value", "opaque"]
+Reads = Literal["spikes", "unfolded spikes", "summed spikes", "real values"]
+
+#: why a product is additions alone, or why it is not
+REASONS: dict[Reads, str] = {
+    "spikes": "every activation is -a, 0 or a at each time step",
+    "unfolded spikes": "every activation is the sum of spikes that its neuron names, each -a, 0 or a",
+    "summed spikes": "every activation is a whole number of spikes that were added up",
+    "real values": "both sides hold real values",
+}
+
+
+@dataclass(frozen=True)
+class ProductCount:
+    """One product of two matrices: what it read and how many operations it takes, summed over its calls."""
+
+    module: str
+    kind: Kind
+    part: Part
+    reads: Reads
+    hooked: bool  # it ran in a Linear or convolution of torch's own, the modules that NeuroBench looks at
+    unit: bool  # every activation is -1, 0 or 1: what NeuroBench takes for a spike
+    signed: bool  # some spikes are negative
+    cached: bool  # its right side was read from a KV cache
+    steps: int  # time steps among its calls: 1 behind the mean over time
+    levels: int  # values that all spikes of one activation can add up to, over all steps; 0 of real values
+    calls: int
+    macs: int  # dense: each value meets each
+    active: int  # without activations that are zero: the additions of spikes, each spike by itself
+    effective: int  # pairs of which neither is zero, weights included: NeuroBench's rule
+    distinct: int  # as `active` of one value in place of the spikes of all steps: what a quantised twin would take
+    events: int  # spikes, or activations that are not zero
+    columns: int  # that the last axis of the result has
+    weights: int  # of a linear, once
+    real: int  # activations read that are no spikes
+    spikes: int  # places for a spike that were read, at all virtual steps
+    written: int  # values of the result
+    bytes_seen: int  # of both sides and the result, as torch held them
+
+    @property
+    def spike_driven(self) -> bool:
+        """Whether additions are enough."""
+        return self.reads != "real values"
+
+    @property
+    def block(self) -> str:
+        """The numbered block that it is in, "encoder.layer.3"; else its module."""
+        return block_of(self.module)
+
+    @property
+    def twin_macs(self) -> int:
+        """Dense multiplications of a network that computes each value once, in place of at every step."""
+        return self.macs // self.steps
+
+    @property
+    def reason(self) -> str:
+        """Why it takes additions alone, or multiplications."""
+        return "it runs inside one call of the backend" if self.kind == "opaque" else REASONS[self.reads]
+
+
+@dataclass(frozen=True)
+class NeuronCount:
+    """The neurons of one site: the values that they read at all time steps, and the spikes that they gave."""
+
+    site: str
+    updates: int
+    events: int
+    virtual_steps: int
+    stateful: bool  # a membrane is kept from one time step to the next
+    signed: bool
+
+    @property
+    def rate(self) -> float:
+        """Spikes a value."""
+        return self.events / self.updates if self.updates else 0.0
+
+
+@dataclass(frozen=True)
+class OperatorCount:
+    """Something that is computed besides products of matrices, and the values that it gave."""
+
+    module: str
+    name: str
+    arithmetic: str
+    part: Part
+    values: int
+
+
+@dataclass(frozen=True)
+class ModelCounts:
+    """A model and the inputs on which it was watched."""
+
+    rows: int  # inputs: what one inference is
+    T: int
+    products: tuple[ProductCount, ...]
+    neurons: tuple[NeuronCount, ...]
+    operators: tuple[OperatorCount, ...]
+    looked_up: int  # values read from tables of embeddings
+    parameters: int
+    footprint: int  # bytes of parameters and buffers, as torch holds them
+
+    @property
+    def blocks(self) -> tuple[ProductCount, ...]:
+        """The products that the paper counts: of the encoder's blocks, and the decoder's."""
+        return tuple(one for one in self.products if one.part == "encoder")
+
+    @property
+    def firing_rate(self) -> float | None:
+        """Spikes a value, weighted by the multiplications that they stand for; None where nothing fires."""
+        driven = [one for one in self.products if one.spike_driven]
+        dense = sum(one.macs for one in driven)
+        return sum(one.active for one in driven) / dense if dense else None
+
+    def at_rate(self, scale: float) -> ModelCounts:
+        """The same network if every neuron fired `scale` times as often."""
+
+        def scaled(one: ProductCount) -> ProductCount:
+            if not one.spike_driven:
+                return one
+            return replace(one, active=round(one.active * scale), events=round(one.events * scale))
+
+        neurons = tuple(replace(one, events=round(one.events * scale)) for one in self.neurons)
+        return replace(self, products=tuple(map(scaled, self.products)), neurons=neurons)
+
+
+def block_of(module: str) -> str:
+    """A module's name up to the first number in it; the whole name where it has none."""
+    found = re.match(r"(.*?\.\d+)(?:\.|$)", module)
+    return found[1] if found else module
+
+
+def merged(products: Iterable[ProductCount]) -> tuple[ProductCount, ...]:
+    """Calls of the same module with the same kind of operands as one, in the order in which they first ran."""
+    groups: dict[tuple[object, ...], ProductCount] = {}
+    for one in products:
+        key = (one.module, one.kind, one.part, one.reads, one.hooked, one.unit, one.cached, one.steps, one.weights)
+        before = groups.get(key)
+        groups[key] = one if before is None else _sum(before, one)
+    return tuple(groups.values())
+
+
+def _sum(one: ProductCount, other: ProductCount) -> ProductCount:
+    summed = ("calls", "macs", "active", "effective", "distinct", "events", "real", "spikes", "written", "bytes_seen")
+    return replace(
+        one,
+        signed=one.signed or other.signed,
+        levels=max(one.levels, other.levels),
+        columns=max(one.columns, other.columns),
+        **{name: getattr(one, name) + getattr(other, name) for name in summed},
+    )
