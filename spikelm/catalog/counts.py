@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+TOGETHER = 16  # vectors (tokens) that are worked on side by side, in one of the two cases that are estimated
+
 Part = Literal["encoder", "neuron", "outside"]
 Kind = Literal["linear", "query x key", "attention x value", "opaque"]
 Reads = Literal["spikes", "unfolded spikes", "summed spikes", "real values"]
@@ -37,17 +39,21 @@ class ProductCount:
     signed: bool  # some spikes are negative
     cached: bool  # its right side was read from a KV cache
     steps: int  # time steps among its calls: 1 behind the mean over time
-    levels: int  # values that all spikes of one activation can add up to, over all steps; 0 of real values
+    levels: int  # values that the spikes of one activation can add up to in one time step; 0 of real values
     calls: int
     macs: int  # dense: each value meets each
     active: int  # without activations that are zero: the additions of spikes, each spike by itself
     effective: int  # pairs of which neither is zero, weights included: NeuroBench's rule
     distinct: int  # as `active` of one value in place of the spikes of all steps: what a quantised twin would take
     events: int  # spikes, or activations that are not zero
-    columns: int  # that the last axis of the result has
+    fetched: int  # values of the other side read for one vector at a time, those that meet a zero left out
+    fetched_together: int  # the same for `TOGETHER` vectors side by side: read once where any of them is not zero
+    twin_fetched_together: int  # the same of a quantised twin; what it fetches for one vector is `distinct`
+    inner: int  # values that one sum adds up
+    columns: int  # values of the result from one vector
     weights: int  # of a linear, once
-    real: int  # activations read that are no spikes
-    spikes: int  # places for a spike that were read, at all virtual steps
+    inputs: int  # activations on the spiking side, else on the left one
+    virtual_steps: int  # places for a spike in each of them
     written: int  # values of the result
     bytes_seen: int  # of both sides and the result, as torch held them
 
@@ -60,6 +66,11 @@ class ProductCount:
     def block(self) -> str:
         """The numbered block that it is in, "encoder.layer.3"; else its module."""
         return block_of(self.module)
+
+    @property
+    def twin_levels(self) -> int:
+        """Values that the spikes of one activation can add up to over all steps, if those of all steps are as high."""
+        return (self.levels - 1) * self.steps + 1 if self.levels else 0
 
     @property
     def twin_macs(self) -> int:
@@ -88,6 +99,16 @@ class NeuronCount:
         """Spikes a value."""
         return self.events / self.updates if self.updates else 0.0
 
+    def plus(self, other: NeuronCount) -> NeuronCount:
+        """The same neurons on more values."""
+        return replace(
+            self,
+            updates=self.updates + other.updates,
+            events=self.events + other.events,
+            virtual_steps=max(self.virtual_steps, other.virtual_steps),
+            signed=self.signed or other.signed,
+        )
+
 
 @dataclass(frozen=True)
 class OperatorCount:
@@ -97,6 +118,7 @@ class OperatorCount:
     name: str
     arithmetic: str
     part: Part
+    steps: int
     values: int
 
 
@@ -105,6 +127,7 @@ class ModelCounts:
     """A model and the inputs on which it was watched."""
 
     rows: int  # inputs: what one inference is
+    passes: int  # batches in which they ran
     T: int
     products: tuple[ProductCount, ...]
     neurons: tuple[NeuronCount, ...]
@@ -125,13 +148,29 @@ class ModelCounts:
         dense = sum(one.macs for one in driven)
         return sum(one.active for one in driven) / dense if dense else None
 
+    @property
+    def most_spikes(self) -> int:
+        """Spikes that a value can take in one time step."""
+        return max((one.virtual_steps for one in self.neurons), default=1)
+
     def at_rate(self, scale: float) -> ModelCounts:
-        """The same network if every neuron fired `scale` times as often."""
+        """The same network if every neuron fired `scale` times as often, each value independently of the others."""
+
+        def fetched(some: int, vectors: int, one: ProductCount) -> int:
+            most = one.macs / vectors
+            return round(most * (1 - (1 - min(1.0, some / most)) ** scale)) if most else 0
 
         def scaled(one: ProductCount) -> ProductCount:
             if not one.spike_driven:
                 return one
-            return replace(one, active=round(one.active * scale), events=round(one.events * scale))
+            kept = one.steps if one.kind == "linear" else 1
+            return replace(
+                one,
+                active=round(one.active * scale),
+                events=round(one.events * scale),
+                fetched=fetched(one.fetched, kept, one),
+                fetched_together=fetched(one.fetched_together, kept * TOGETHER, one),
+            )
 
         neurons = tuple(replace(one, events=round(one.events * scale)) for one in self.neurons)
         return replace(self, products=tuple(map(scaled, self.products)), neurons=neurons)
@@ -154,11 +193,14 @@ def merged(products: Iterable[ProductCount]) -> tuple[ProductCount, ...]:
 
 
 def _sum(one: ProductCount, other: ProductCount) -> ProductCount:
-    summed = ("calls", "macs", "active", "effective", "distinct", "events", "real", "spikes", "written", "bytes_seen")
+    summed = ("calls", "macs", "active", "effective", "distinct", "events", "inputs", "written", "bytes_seen")
+    summed += ("fetched", "fetched_together", "twin_fetched_together")
     return replace(
         one,
         signed=one.signed or other.signed,
         levels=max(one.levels, other.levels),
+        inner=max(one.inner, other.inner),
         columns=max(one.columns, other.columns),
+        virtual_steps=max(one.virtual_steps, other.virtual_steps),
         **{name: getattr(one, name) + getattr(other, name) for name in summed},
     )

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from spikelm.catalog.counts import Kind, NeuronCount, Part, ProductCount, Reads
+from spikelm.catalog.counts import TOGETHER, Kind, NeuronCount, Part, ProductCount, Reads
 from spikelm.neurons import Neuron
 from spikelm.neurons.unfolding.coded import CodedNeuron
 from spikelm.operators import Operator, ScoreOperator
@@ -129,7 +129,6 @@ class Operand:
     tensor: Tensor
     code: Code | None  # None of real values
     word: str  # how a row calls it: input, "right, unfolded"
-    copies: int = 1  # places where each value stands, as keys that several heads share
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,8 @@ class OperatorRow:
     arithmetic: Arithmetic
     does: str
     part: Part
-    values: int = 0  # that it gave
+    values: int  # that it gave
+    steps: int  # time steps among them
 
 
 def spike_rate(x: Tensor, T: int) -> float | None:
@@ -256,24 +256,16 @@ class MatmulWatch(TorchDispatchMode):
         site = getattr(neuron, "site", "") or name
         stateful = bool(getattr(neuron, "memory", True)) and (self.T > 1 or not isinstance(neuron, Neuron))
         events, signed = int((spikes != 0).sum()), bool((spikes < 0).any())
-        before = self.neurons.get(site)
-        if before is None:
-            self.neurons[site] = NeuronCount(site, given.numel(), events, virtual_steps, stateful, signed)
-        else:
-            self.neurons[site] = replace(
-                before,
-                updates=before.updates + given.numel(),
-                events=before.events + events,
-                virtual_steps=max(before.virtual_steps, virtual_steps),
-                signed=before.signed or signed,
-            )
+        seen = NeuronCount(site, given.numel(), events, virtual_steps, stateful, signed)
+        self.neurons[site] = self.neurons[site].plus(seen) if site in self.neurons else seen
 
     def operated(self, name: str, operator: Any, args: tuple, output: Tensor) -> None:
         """Look at what an operator gave that stands in place of the model's own; a forward hook of such operators."""
         if isinstance(operator, ScoreOperator):
             self.softmaxes[output] = None
         values = output.numel()
-        row = OperatorRow(name, operator.title, operator.arithmetic, operator.does, self._part(name), values)
+        steps = self.T if self._folded else 1
+        row = OperatorRow(name, operator.title, operator.arithmetic, operator.does, self._part(name), values, steps)
         if operator.gives_powers and not bool(all_powers(output)):
             row = replace(row, arithmetic="real-valued", does="its output holds other values than powers of two")
         self.operators.append(row)
@@ -307,7 +299,8 @@ class MatmulWatch(TorchDispatchMode):
         if found and not any(isinstance(frame.module, Operator) or is_neuron(frame.module) for frame in self.stack):
             path = self.stack[-1].name if self.stack else ""
             gave = next((leaf.numel() for leaf in tree_leaves(out) if isinstance(leaf, Tensor)), 0)
-            self.operators.append(OperatorRow(path, *found, self._part(path), gave))
+            steps = self.T if self._folded else 1
+            self.operators.append(OperatorRow(path, *found, self._part(path), gave, steps))
 
     def _written_out(self, op: str) -> _Known | None:
         """What transformers writes out in elementary operations, told by one of them and the class it ran in."""
@@ -412,7 +405,6 @@ class MatmulWatch(TorchDispatchMode):
 
     def _spikes(self, active: dict[str, Tensor], kind: Kind) -> tuple[list[Operand], Reads]:
         """The activations of a product, and in which way (if any) some of them are spikes."""
-        tensors = {side: (x, self.repeated.get(x, 1)) for side, x in active.items()}
         rates = {side: None if x in self.softmaxes else spike_rate(x, self.T) for side, x in active.items()}
         found: dict[str, Code] = {
             side: Code(rate, 1, 3 if bool((active[side] < 0).any()) else 2)
@@ -429,8 +421,7 @@ class MatmulWatch(TorchDispatchMode):
             found = {side: Code(rate, self.most, self.most + 1) for side, rate in sums.items() if rate is not None}
             reads, word = "summed spikes", ", summed"
         operands = [
-            Operand(x, found.get(side), f"{side}{word}" if side in found else side, copies)
-            for side, (x, copies) in tensors.items()
+            Operand(x, found.get(side), f"{side}{word}" if side in found else side) for side, x in active.items()
         ]
         return operands, reads if found else "real values"
 
@@ -448,6 +439,7 @@ class MatmulWatch(TorchDispatchMode):
         """What a product takes; `_add` says where it ran."""
         codes = [one for one in sides if one.code]
         nonzero = {one.word: macs if one.tensor.is_meta else int((one.tensor != 0).sum()) for one in sides}
+        code: Code | None = None
         if codes:  # of two that spike, the sparser one decides
             spiking = min(codes, key=lambda one: one.code.rate if one.code else 0.0)
             code = spiking.code
@@ -456,11 +448,16 @@ class MatmulWatch(TorchDispatchMode):
             events = round(code.rate * values)
             active = round(code.rate * macs)
             distinct = round(_distinct(spiking.tensor, self.T) / max(values, 1) * macs)
-            levels = (code.levels - 1) * self.T + 1
+            levels = code.levels
+            side = right if spiking.tensor is right else left
         else:
             events = min(nonzero.values(), default=0)
-            active = pairs.not_zero() if len(sides) == 2 else pairs.not_zero(weights=False)
+            side = sides[0].tensor if sides else left
+            active = pairs.not_zero(None if len(sides) == 2 else side)
             distinct, levels = active, 0
+        # Weights stay for all steps of a vector; keys, values and queries are others at each step.
+        over_time = pairs.fetched(side, self.T if self._folded else 1)
+        fetched = over_time if kind == "linear" else pairs.fetched(side, 1)
         held = [x for x in (left, right, out) if not x.is_meta]
         known = [one for one in sides if not one.tensor.is_meta]
         return ProductCount(
@@ -480,10 +477,14 @@ class MatmulWatch(TorchDispatchMode):
             effective=pairs.not_zero(),
             distinct=distinct,
             events=events,
-            columns=out.shape[-1] if out.dim() else 1,
+            fetched=fetched[0],
+            fetched_together=fetched[1],
+            twin_fetched_together=over_time[1],
+            inner=left.shape[-1] if not pairs.convolution else right[0].numel(),
+            columns=out.shape[-1] if out.dim() and not pairs.convolution else right.shape[0],
             weights=sum(x.numel() for x in (left, right) if x in self.weights),
-            real=sum(one.tensor.numel() // one.copies for one in sides if not one.code),
-            spikes=sum(one.tensor.numel() // one.copies * one.code.virtual_steps for one in sides if one.code),
+            inputs=side.numel() // self.repeated.get(side, 1),
+            virtual_steps=code.virtual_steps if code else 1,
             written=out.numel(),
             bytes_seen=sum(x.numel() * x.element_size() for x in held),
         )
@@ -502,11 +503,17 @@ class MatmulWatch(TorchDispatchMode):
         inside = any(is_neuron(one.module) for one in self.stack)
         place: dict[str, Any] = {"module": path, "part": "neuron" if inside else self._part(path)}
         place["hooked"] = frame is not None and isinstance(frame.module, _LAYERS)
-        place["steps"] = self.T if frame and frame.leading and frame.leading % (self.T * self.inputs) == 0 else 1
+        place["steps"] = self.T if self._folded else 1
         operand = "both" if len(spikes) == 2 else next(iter(spikes), None)
         rate = min(spikes.values(), default=None)
         shapes = tuple(tuple(tensor.shape) for tensor in operands)
         self.rows.append(Row(replace(count or _unseen(kind, macs), **place), op, shapes, operand, rate, rate == 0))
+
+    @property
+    def _folded(self) -> bool:
+        """Whether the module that is executing was given all time steps at once."""
+        leading = self.stack[-1].leading if self.stack else 0
+        return bool(leading) and (leading == self.T or leading % (self.T * self.inputs) == 0)
 
     def _part(self, path: str) -> Part:
         inside = any(not prefix or f".{prefix}." in f".{path}." for prefix in self.prefixes)
@@ -576,29 +583,59 @@ class Pairs:
         self.convolution = convolution  # arguments behind the bias
         self.transposed = transposed  # the right side has its columns first, as keys in fused attention
 
-    def not_zero(self, weights: bool = True) -> int:
-        """Pairs of which neither is zero; without `weights` the right side is not looked at."""
+    def not_zero(self, of: Tensor | None = None) -> int:
+        """Pairs of which neither side is zero; with `of` only that side is looked at."""
         left, right = self.left, self.right
         if self.convolution:
-            kernel = (right != 0) if weights else torch.ones_like(right)
-            met = torch.ops.aten.convolution(
-                (left != 0).to(torch.float32), kernel.to(torch.float32), None, *self.convolution
-            )
+            sides = [(x != 0 if of is None or of is x else torch.ones_like(x)).float() for x in (left, right)]
+            met = torch.ops.aten.convolution(*sides, None, *self.convolution)
             return int(met.sum(dtype=torch.float64).round())
         if self.transposed:
             right = right.transpose(-1, -2)
-        inner = right.shape[0] if right.dim() == 1 else right.shape[-2]
-        columns = 1 if right.dim() == 1 else right.shape[-1]
-        met_right = (right != 0).sum(-1) if weights and right.dim() > 1 else (right != 0).long() if weights else None
-        if met_right is None:
-            met_right = torch.full((inner,), columns, device=right.device)
-        if left.is_meta:  # attention weights that never leave the kernel: none is zero
-            met_left = torch.full((*left.shape[:-2], inner), left.shape[-2], device=right.device)
-        else:
-            met_left = (left != 0).sum(-2) if left.dim() > 1 else (left != 0).long()
-        if met_left.dim() == met_right.dim() and met_left.dim() > 1 and met_left.shape != met_right.shape:
+        if right.dim() == 1:
+            right = right[:, None]
+        if left.dim() == 1:
+            left = left[None]
+        place = (right if left.is_meta else left).device
+        met_left = _not_zero(left, -2, of is None or of is self.left, place)
+        met_right = _not_zero(right, -1, of is None or of is self.right, place)
+        if met_left.dim() > 2 and met_left.shape != met_right.shape:
             met_right = met_right.repeat_interleave(met_left.shape[1] // met_right.shape[1], dim=1)  # shared heads
         return int((met_left * met_right).sum())
+
+    def fetched(self, side: Tensor, T: int) -> tuple[int, int]:
+        """Values of the other side read for the vectors of `side`: one at a time, and several side by side.
+
+        A value is not read where all that it would meet, at any of T steps, is zero.
+        """
+        if self.convolution:  # its vectors are patches: each value of a filter as often as it is used, or once
+            return self.not_zero(self.left), self.right.numel()
+        of_right = side is self.right
+        other = self.left if of_right else self.right
+        if other.dim() == 1:
+            reads = 1
+        else:
+            reads = other.shape[-2] if of_right or self.transposed else other.shape[-1]
+        if side.is_meta:  # attention weights, none of which is zero
+            vectors = side.shape[:-1].numel() // T
+            return vectors * side.shape[-1] * reads, -(-vectors // TOGETHER) * side.shape[-1] * reads
+        fires = side != 0
+        if of_right and not self.transposed and side.dim() > 1:
+            fires = fires.transpose(-1, -2)
+        fires = fires.flatten(0, -2) if fires.dim() > 1 else fires[None]
+        if T > 1 and fires.shape[0] % T == 0:
+            fires = fires.unflatten(0, (T, -1)).any(0)
+        groups = nn.functional.pad(fires, (0, 0, 0, -fires.shape[0] % TOGETHER)).unflatten(0, (-1, TOGETHER)).any(1)
+        return int(fires.sum()) * reads, int(groups.sum()) * reads
+
+
+def _not_zero(x: Tensor, axis: int, looks: bool, device: torch.device) -> Tensor:
+    """How many values along an axis are not zero; all of them where nobody looks."""
+    if looks and not x.is_meta:
+        return (x != 0).sum(axis)
+    shape = list(x.shape)
+    size = shape.pop(axis)
+    return torch.full(shape, size, device=device)
 
 
 #: the modules that NeuroBench puts its hooks on
@@ -649,7 +686,9 @@ def _keys(kind: Kind, left: Tensor, right: Tensor, pairs: Pairs) -> int:
 def _unseen(kind: Kind, macs: int) -> ProductCount:
     """A product whose operands do not show."""
     none = dict.fromkeys(("active", "effective", "distinct"), macs)
-    none |= dict.fromkeys(("events", "columns", "weights", "real", "spikes", "written", "bytes_seen"), 0)
+    none |= dict.fromkeys(("events", "columns", "weights", "inputs", "written", "bytes_seen"), 0)
+    none |= dict.fromkeys(("fetched", "fetched_together", "twin_fetched_together", "inner"), 0)
+    none["virtual_steps"] = 1
     flags = dict.fromkeys(("hooked", "unit", "signed", "cached"), False)
     return ProductCount("", kind, "outside", "real values", steps=1, levels=0, calls=1, macs=macs, **none, **flags)
 
