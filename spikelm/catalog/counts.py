@@ -90,6 +90,7 @@ class NeuronCount:
     site: str
     updates: int
     events: int
+    silent: int  # values that are zero: none of their spikes fired
     virtual_steps: int
     stateful: bool  # a membrane is kept from one time step to the next
     signed: bool
@@ -105,6 +106,7 @@ class NeuronCount:
             self,
             updates=self.updates + other.updates,
             events=self.events + other.events,
+            silent=self.silent + other.silent,
             virtual_steps=max(self.virtual_steps, other.virtual_steps),
             signed=self.signed or other.signed,
         )
@@ -133,6 +135,8 @@ class ModelCounts:
     neurons: tuple[NeuronCount, ...]
     operators: tuple[OperatorCount, ...]
     looked_up: int  # values read from tables of embeddings
+    spiking: bool  # some product reads spikes
+    weights: int  # of all products
     parameters: int
     footprint: int  # bytes of parameters and buffers, as torch holds them
 
@@ -152,6 +156,20 @@ class ModelCounts:
     def most_spikes(self) -> int:
         """Spikes that a value can take in one time step."""
         return max((one.virtual_steps for one in self.neurons), default=1)
+
+    def by_block(self) -> dict[str, ModelCounts]:
+        """The same by block, in the order in which the blocks ran."""
+
+        def part(block: str) -> ModelCounts:
+            return replace(
+                self,
+                products=tuple(one for one in self.products if one.block == block),
+                neurons=tuple(one for one in self.neurons if block_of(one.site) == block),
+                operators=tuple(one for one in self.operators if block_of(one.module) == block),
+                looked_up=0,
+            )
+
+        return {block: part(block) for block in dict.fromkeys(one.block for one in self.products)}
 
     def at_rate(self, scale: float) -> ModelCounts:
         """The same network if every neuron fired `scale` times as often, each value independently of the others."""

@@ -56,7 +56,7 @@ class Arithmetic:
 FP32 = Arithmetic("fp32", 32, 32, addition=PICOJOULE["fp32"][1], mac=PICOJOULE["fp32"][0])
 FP16 = Arithmetic("fp16", 16, 16, addition=PICOJOULE["fp16"][1], mac=PICOJOULE["fp16"][0])
 #: weights of 8 bits, sums of 32; what stays real-valued in all networks is charged in fp32
-INT8 = Arithmetic("int8 weights", 8, WORD, addition=INT_ADD, mac=PICOJOULE["fp32"][0], whole=True)
+INT8 = Arithmetic("int8", 8, WORD, addition=INT_ADD, mac=PICOJOULE["fp32"][0], whole=True)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,6 @@ class Estimate:
     """One line of the card: an estimator in one arithmetic, for the three networks, in mJ an inference."""
 
     estimator: str
-    by: str
     arithmetic: str
     network: float
     plain: float
@@ -93,12 +92,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Estimator:
-    """A rule by name, whose it is, and its arithmetic."""
+    """A rule by name, in one arithmetic."""
 
     name: str
-    by: str
     arithmetic: Arithmetic
     rule: Callable[[ModelCounts, Arithmetic, Network], float]  # pJ of all inputs
+
+    def mj(self, counts: ModelCounts, network: Network) -> float:
+        """Millijoules of one inference."""
+        return self.rule(counts, self.arithmetic, network) * MJ / counts.rows
 
 
 def paper_rule(counts: ModelCounts, arithmetic: Arithmetic, network: Network) -> float:
@@ -160,7 +162,7 @@ def traffic(counts: ModelCounts, arithmetic: Arithmetic, network: Network, hiera
         else:
             moved[vectors] += one.inputs / steps * (_bits(counts, one, arithmetic, network) or arithmetic.value_bits)
         moved["activations"] += one.written / steps * WORD
-    if sum(one.weights for one in counts.products) * arithmetic.weight_bits <= 8 * hierarchy.chip:
+    if counts.weights * arithmetic.weight_bits <= 8 * hierarchy.chip:
         moved["weights from DRAM"] = 0.0
     moved["embeddings"] = counts.looked_up * arithmetic.value_bits
     for operator in counts.operators:
@@ -219,7 +221,7 @@ def _bits(counts: ModelCounts, one: ProductCount, arithmetic: Arithmetic, networ
 
     What stays real-valued in a spiking network stays so in the networks that it is compared with.
     """
-    if one.kind == "opaque" or (counts.firing_rate is not None and not one.spike_driven):
+    if one.kind == "opaque" or (counts.spiking and not one.spike_driven):
         return None
     if network == "twin":
         return max(1, math.ceil(math.log2(one.twin_levels))) if one.spike_driven else TWIN_BITS
@@ -232,9 +234,7 @@ def _spike_bits(one: ProductCount) -> float:
     return min(one.inputs * one.virtual_steps * (1 + one.signed), one.events * address)
 
 
-def _fetched(
-    counts: ModelCounts, one: ProductCount, arithmetic: Arithmetic, network: Network, together: int
-) -> float:
+def _fetched(counts: ModelCounts, one: ProductCount, arithmetic: Arithmetic, network: Network, together: int) -> float:
     """Values of the other side that are read."""
     if network == "network" and one.spike_driven:
         return one.fetched if together == 1 else one.fetched_together
@@ -243,20 +243,24 @@ def _fetched(
     return (one.macs if network == "network" else one.twin_macs) / together
 
 
-INTEGERS = "of ours, with Horowitz's integers"
-MEMORY = "of ours, with Horowitz's memories"
-LEMAIRE = "Lemaire et al. 2022"
-ONE_BY_ONE, SIDE_BY_SIDE = "memory, tokens one by one", f"memory, {TOGETHER} tokens side by side"
 ESTIMATORS: tuple[Estimator, ...] = (
-    Estimator("paper", "SpikeLM, section 5.1", FP32, paper_rule),
-    Estimator("paper", "SpikeLM, section 5.1", FP16, paper_rule),
-    Estimator("operations", INTEGERS, INT8, operations_rule),
-    Estimator(ONE_BY_ONE, MEMORY, FP32, memory_rule(Hierarchy(together=1))),
-    Estimator(SIDE_BY_SIDE, MEMORY, FP32, memory_rule(Hierarchy())),
-    Estimator(ONE_BY_ONE, MEMORY, INT8, memory_rule(Hierarchy(together=1))),
-    Estimator(SIDE_BY_SIDE, MEMORY, INT8, memory_rule(Hierarchy())),
-    Estimator("every access", LEMAIRE, INT8, lemaire_rule),
+    Estimator("paper", FP32, paper_rule),
+    Estimator("paper", FP16, paper_rule),
+    Estimator("operations", INT8, operations_rule),
+    Estimator("memory-1", FP32, memory_rule(Hierarchy(together=1))),
+    Estimator("memory-16", FP32, memory_rule(Hierarchy())),
+    Estimator("memory-1", INT8, memory_rule(Hierarchy(together=1))),
+    Estimator("memory-16", INT8, memory_rule(Hierarchy())),
+    Estimator("lemaire", INT8, lemaire_rule),
 )
+#: whose each estimator is, and what it counts
+WHOSE = {
+    "paper": "modelled by SpikeLM, section 5.1: operations of the blocks' matrix products alone; its twin is dense",
+    "operations": "modelled by us: all matrix products in integers of Horowitz's table, where a twin skips its zeros",
+    "memory-1": "modelled by us: operations and every bit that moves, by Horowitz's memories; one token at a time",
+    "memory-16": "the same, 16 tokens side by side share each weight that is read",
+    "lemaire": "modelled by Lemaire et al. 2022: each spike reads a weight and reads and writes a potential",
+}
 
 
 def estimates(counts: ModelCounts) -> list[Estimate]:
@@ -265,16 +269,13 @@ def estimates(counts: ModelCounts) -> list[Estimate]:
 
 
 def _estimate(counts: ModelCounts, estimator: Estimator) -> Estimate:
-    def mj(of: ModelCounts, network: Network) -> float:
-        return estimator.rule(of, estimator.arithmetic, network) * MJ / of.rows
-
-    line = Estimate(
-        estimator.name, estimator.by, estimator.arithmetic.name, *(mj(counts, network) for network in NETWORKS)
-    )
+    mj = [estimator.mj(counts, network) for network in NETWORKS]
+    line = Estimate(estimator.name, estimator.arithmetic.name, *mj)
     rate = counts.firing_rate
     if not rate:
         return line
-    cheaper, scale = _crossing(lambda scale: mj(counts.at_rate(scale), "network"), line.twin, counts.most_spikes / rate)
+    most = counts.most_spikes / rate
+    cheaper, scale = _crossing(lambda scale: estimator.mj(counts.at_rate(scale), "network"), line.twin, most)
     return replace(line, cheaper=cheaper, break_even=rate * scale if cheaper == "below" else None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -27,6 +27,14 @@ class EnergyCard:
     inputs: str  # what it was watched on, in words
     counts: ModelCounts
     estimates: tuple[Estimate, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "inputs": self.inputs,
+            "counts": asdict(self.counts),
+            "modelled": [asdict(one) for one in self.estimates],
+        }
 
     @property
     def neurobench(self) -> SynapticOperations:
@@ -101,6 +109,8 @@ def counts_of(model: nn.Module, seen: Sequence[MatmulWatch], T: int) -> ModelCou
         neurons=tuple(neurons.values()),
         operators=_operators(seen, T),
         looked_up=sum(watch.looked_up for watch in seen),
+        spiking=any(one.spike_driven for one in products),
+        weights=sum({one.module: one.weights for one in products}.values()),
         parameters=sum(one.numel() for one in model.parameters()),
         footprint=sum(one.numel() * one.element_size() for one in tensors),
     )

@@ -76,6 +76,7 @@ class Frame:
     name: str
     module: nn.Module
     leading: int
+    values: int
 
 
 Stack = list[Frame]
@@ -192,7 +193,8 @@ def module_stack(model: nn.Module) -> Iterator[Stack]:
 
         def enter(module: nn.Module, args: tuple, kwargs: dict, name: str = name) -> None:
             given = (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.dim())
-            stack.append(Frame(name, module, next((leaf.shape[0] for leaf in given), 0)))
+            first = next(given, None)
+            stack.append(Frame(name, module, *((0, 0) if first is None else (first.shape[0], first.numel()))))
 
         def leave(module: nn.Module, args: tuple, output: Any) -> None:
             stack.pop()
@@ -256,7 +258,8 @@ class MatmulWatch(TorchDispatchMode):
         site = getattr(neuron, "site", "") or name
         stateful = bool(getattr(neuron, "memory", True)) and (self.T > 1 or not isinstance(neuron, Neuron))
         events, signed = int((spikes != 0).sum()), bool((spikes < 0).any())
-        seen = NeuronCount(site, given.numel(), events, virtual_steps, stateful, signed)
+        silent = int((given == 0).sum())
+        seen = NeuronCount(site, given.numel(), events, silent, virtual_steps, stateful, signed)
         self.neurons[site] = self.neurons[site].plus(seen) if site in self.neurons else seen
 
     def operated(self, name: str, operator: Any, args: tuple, output: Tensor) -> None:
@@ -289,18 +292,27 @@ class MatmulWatch(TorchDispatchMode):
             self._add(name, "opaque", [], 0, {})
         elif name == "embedding":
             self.looked_up += out.numel()
-        self._operator(name, out)
+        self._operator(name, args, out)
         self._follow(func, name, args, kwargs, out)
         return out
 
-    def _operator(self, op: str, out: Any) -> None:
+    def _operator(self, op: str, args: tuple, out: Any) -> None:
         """An operation of the backend that is an operator of the model: not one inside a neuron or another operator."""
-        found = _SOFTMAX if op.startswith("_scaled_dot_product") else _OPERATORS.get(op) or self._written_out(op)
-        if found and not any(isinstance(frame.module, Operator) or is_neuron(frame.module) for frame in self.stack):
-            path = self.stack[-1].name if self.stack else ""
-            gave = next((leaf.numel() for leaf in tree_leaves(out) if isinstance(leaf, Tensor)), 0)
-            steps = self.T if self._folded else 1
-            self.operators.append(OperatorRow(path, *found, self._part(path), gave, steps))
+        if any(isinstance(frame.module, Operator) or is_neuron(frame.module) for frame in self.stack):
+            return
+        frame = self.stack[-1] if self.stack else Frame("", nn.Identity(), 0, 0)
+        values = next((leaf.numel() for leaf in tree_leaves(out) if isinstance(leaf, Tensor)), 0)
+        if op.startswith("_scaled_dot_product"):
+            query, key = args[:2]
+            found, values = _SOFTMAX, query.numel() // query.shape[-1] * key.shape[-2]
+        elif op in _OPERATORS:
+            found = _OPERATORS[op]
+        elif (written := self._written_out(op)) is not None:
+            found, values = written, frame.values if op == "rsqrt" else values
+        else:
+            return
+        steps = self.T if self._folded else 1
+        self.operators.append(OperatorRow(frame.name, *found, self._part(frame.name), values, steps))
 
     def _written_out(self, op: str) -> _Known | None:
         """What transformers writes out in elementary operations, told by one of them and the class it ran in."""
@@ -513,7 +525,8 @@ class MatmulWatch(TorchDispatchMode):
     def _folded(self) -> bool:
         """Whether the module that is executing was given all time steps at once."""
         leading = self.stack[-1].leading if self.stack else 0
-        return bool(leading) and (leading == self.T or leading % (self.T * self.inputs) == 0)
+        rows = self.T * self.inputs
+        return bool(leading) and (leading % rows == 0 or (leading == self.T and leading != self.inputs))
 
     def _part(self, path: str) -> Part:
         inside = any(not prefix or f".{prefix}." in f".{path}." for prefix in self.prefixes)
