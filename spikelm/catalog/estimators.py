@@ -136,7 +136,8 @@ def memory_rule(hierarchy: Hierarchy) -> Callable[[ModelCounts, Arithmetic, Netw
 PRICES: Mapping[str, float] = {
     "weights": BANK,
     "weights from DRAM": DRAM,
-    "embeddings": DRAM,
+    "embeddings": BANK,
+    "embeddings from DRAM": DRAM,
     "activations": BUFFER,
     "spikes": BUFFER,
     "membranes": BUFFER,
@@ -164,7 +165,8 @@ def traffic(counts: ModelCounts, arithmetic: Arithmetic, network: Network, hiera
         moved["activations"] += one.written / steps * WORD
     if counts.weights * arithmetic.weight_bits <= 8 * hierarchy.chip:
         moved["weights from DRAM"] = 0.0
-    moved["embeddings"] = counts.looked_up * arithmetic.value_bits
+    on_chip = counts.parameters * arithmetic.weight_bits <= 8 * hierarchy.chip
+    moved["embeddings" if on_chip else "embeddings from DRAM"] = counts.looked_up * arithmetic.weight_bits
     for operator in counts.operators:
         moved["activations"] += 2 * operator.values / (operator.steps if once else 1) * WORD
     if not once and counts.T > 1:  # a membrane is written at a step and read at the next

@@ -127,6 +127,8 @@ def sized_subject(config: Config, texts: Texts, rate: float | None) -> Subject:
             raise ConfigError(f"--rate {rate:g}: spikes that are drawn are one a value at most", "--rate 0.34")
         drawn = ClassSpec.of(GivenRate, rate=rate)
         config = replace(config, neuron=NeuronSpec(drawn.target, drawn.arguments, name="given rate"))
+    if texts.length > size.positions:
+        raise ConfigError(f"{size.name} has {size.positions} positions", f"--length {size.positions}")
     torch.manual_seed(SEED)
     ids, words = _tokens(texts, size.vocab, None)
     if kind.seq2seq:
@@ -142,9 +144,8 @@ def sized_subject(config: Config, texts: Texts, rate: float | None) -> Subject:
         calibrate(model, {"input_ids": ids})
     neurons = ""
     if config.fires:
-        neurons = (
-            f", spikes drawn at random at rate {rate:g}" if rate is not None else f", {config.neuron.name} neurons"
-        )
+        drawn_at = f"spikes drawn at random at rate {rate:g}" if rate is not None else ""
+        neurons = f", {drawn_at or f'{config.neuron.name} neurons'}"
     return Subject(f"{size.name}", model.eval(), {"input_ids": ids}, f"{words}; random weights{neurons}")
 
 
@@ -155,9 +156,7 @@ def _tokens(texts: Texts, vocab: int, folder: Path | None) -> tuple[Tensor, str]
         ids = torch.randint(vocab, (texts.rows, texts.length), generator=torch.Generator().manual_seed(SEED))
         return ids, f"{shape}, drawn at random"
     if folder is None:
-        raise ConfigError(
-            "--text goes with a saved model, whose tokenizer reads it", "spikelm-energy FOLDER --text FILE"
-        )
+        raise ConfigError("--text goes with a saved model, whose tokenizer reads it", "spikelm-energy DIR --text FILE")
     try:
         text = texts.file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

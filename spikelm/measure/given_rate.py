@@ -1,4 +1,4 @@
-"""Neurons that fire at random with a rate that is given: a network of any size at rates that were measured elsewhere."""
+"""Neurons that fire at random with a given rate: a network of any size at rates that were measured elsewhere."""
 
 from __future__ import annotations
 
