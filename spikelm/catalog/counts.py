@@ -7,9 +7,9 @@ that ran; a product of a model with T time steps is there with all of its steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeVar
 
 TOGETHER = 16  # vectors (tokens) that are worked on side by side, in one of the two cases that are estimated
 
@@ -49,6 +49,7 @@ class ProductCount:
     fetched: int  # values of the other side read for one vector at a time, those that meet a zero left out
     fetched_together: int  # the same for `TOGETHER` vectors side by side: read once where any of them is not zero
     twin_fetched_together: int  # the same of a quantised twin; what it fetches for one vector is `distinct`
+    sharing: int  # vectors of one call that meet the same values of the other side
     inner: int  # values that one sum adds up
     columns: int  # values of the result from one vector
     weights: int  # of a linear, once
@@ -187,7 +188,7 @@ class ModelCounts:
                 active=round(one.active * scale),
                 events=round(one.events * scale),
                 fetched=fetched(one.fetched, kept, one),
-                fetched_together=fetched(one.fetched_together, kept * TOGETHER, one),
+                fetched_together=fetched(one.fetched_together, kept * max(1, min(TOGETHER, one.sharing)), one),
             )
 
         neurons = tuple(replace(one, events=round(one.events * scale)) for one in self.neurons)
@@ -196,7 +197,7 @@ class ModelCounts:
 
 def block_of(module: str) -> str:
     """A module's name up to the first number in it; the whole name where it has none."""
-    found = re.match(r"(.*?\.\d+)(?:\.|$)", module)
+    found = re.match(r"((?:.*?\.)?\d+)(?:\.|$)", module)
     return found[1] if found else module
 
 
@@ -217,8 +218,37 @@ def _sum(one: ProductCount, other: ProductCount) -> ProductCount:
         one,
         signed=one.signed or other.signed,
         levels=max(one.levels, other.levels),
+        sharing=max(one.sharing, other.sharing),
         inner=max(one.inner, other.inner),
         columns=max(one.columns, other.columns),
         virtual_steps=max(one.virtual_steps, other.virtual_steps),
         **{name: getattr(one, name) + getattr(other, name) for name in summed},
     )
+
+
+# --- as lines of text, which a result keeps: a header with the names of the fields, and a line for each record ---
+
+Record = TypeVar("Record", ProductCount, NeuronCount, OperatorCount)
+_KINDS: dict[str, Callable[[str], Any]] = {"int": int, "bool": lambda text: text == "1"}
+
+
+def to_lines(records: Sequence[Record]) -> list[str]:
+    """Records of one kind as lines with commas; no lines of no records."""
+    if not records:
+        return []
+    names = [one.name for one in fields(records[0])]
+    rows = ([getattr(record, name) for name in names] for record in records)
+    return [",".join(names), *(",".join(str(int(x) if isinstance(x, bool) else x) for x in row) for row in rows)]
+
+
+def from_lines(kind: type[Record], lines: Sequence[str]) -> tuple[Record, ...]:
+    """Records from their lines; a ValueError where they are not of this kind."""
+    if not lines:
+        return ()
+    known = {one.name: str(one.type) for one in fields(kind)}
+    names = lines[0].split(",")
+    if names != list(known):
+        raise ValueError(f"has the columns {lines[0]}, not {','.join(known)}")
+    convert = [_KINDS.get(known[name], str) for name in names]
+    rows = (line.split(",") for line in lines[1:])
+    return tuple(kind(*(to(text) for to, text in zip(convert, row, strict=True))) for row in rows)

@@ -81,6 +81,11 @@ class Estimate:
     cheaper: Cheaper = ""  # at which rates the network costs less than its twin; empty where nothing fires
 
     @property
+    def key(self) -> str:
+        """Its name as a column of tables and on W&B: memory_16_int8."""
+        return f"{self.estimator}_{self.arithmetic}".replace("-", "_")
+
+    @property
     def sentence(self) -> str:
         """The break-even in words."""
         if self.cheaper == "always":
@@ -242,7 +247,7 @@ def _fetched(counts: ModelCounts, one: ProductCount, arithmetic: Arithmetic, net
         return one.fetched if together == 1 else one.fetched_together
     if network == "twin" and _bits(counts, one, arithmetic, network):
         return one.distinct if together == 1 else one.twin_fetched_together
-    return (one.macs if network == "network" else one.twin_macs) / together
+    return (one.macs if network == "network" else one.twin_macs) / max(1, min(together, one.sharing))
 
 
 ESTIMATORS: tuple[Estimator, ...] = (
@@ -263,6 +268,10 @@ WHOSE = {
     "memory-16": "the same, 16 tokens side by side share each weight that is read",
     "lemaire": "modelled by Lemaire et al. 2022: each spike reads a weight and reads and writes a potential",
 }
+
+
+#: the key of each line, which tables, claims and W&B know it by
+KEYS = tuple(f"{one.name}_{one.arithmetic.name}".replace("-", "_") for one in ESTIMATORS)
 
 
 def estimates(counts: ModelCounts) -> list[Estimate]:

@@ -13,7 +13,9 @@ from typing import Any, Literal
 
 from torch import nn
 
+from spikelm.catalog.counts import ModelCounts
 from spikelm.errors import SpikeLMError
+from spikelm.measure.card import counts_of
 from spikelm.measure.watch import OperatorRow, Row, watched
 from spikelm.neurons import Neuron
 
@@ -30,6 +32,7 @@ class AuditReport:
     parts: tuple[str, ...] = ("encoder",)
     neurons: bool = False  # there are some, whether a matmul reads their spikes or not
     operator_rows: list[OperatorRow] = field(default_factory=list)
+    counts: ModelCounts | None = None  # of the same pass
 
     @property
     def encoder(self) -> list[Row]:
@@ -144,7 +147,7 @@ def audit(
     """
     watch = watched(model, batch, T, generate)
     spiking = any(isinstance(module, Neuron) for module in model.modules())
-    report = AuditReport(T, watch.rows, watch.prefixes, spiking, watch.operators)
+    report = AuditReport(T, watch.rows, watch.prefixes, spiking, watch.operators, counts_of(model, [watch], T))
     if not report.encoder:
         raise SpikeLMError(
             f"no matmul ran inside a module called {' or '.join(map(repr, watch.prefixes))}",

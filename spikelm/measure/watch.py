@@ -285,7 +285,7 @@ class MatmulWatch(TorchDispatchMode):
         if name in _OPERANDS:
             left, right = (args[position] for position in _OPERANDS[name])
             pairs = Pairs(left, right) if name != "convolution" else Pairs(left, right, args[3:])
-            self._matmul(name, left, right, _macs(name, left, right, out), pairs, out)
+            self._matmul(name, left, right, _macs(left, right, out, pairs), pairs, out)
         elif name.startswith("_scaled_dot_product"):
             self._attention(name, *args[:3])
         elif name in _OPAQUE:
@@ -492,6 +492,7 @@ class MatmulWatch(TorchDispatchMode):
             fetched=fetched[0],
             fetched_together=fetched[1],
             twin_fetched_together=over_time[1],
+            sharing=pairs.sharing(side) // (self.T if self._folded and kind == "linear" else 1),
             inner=left.shape[-1] if not pairs.convolution else right[0].numel(),
             columns=out.shape[-1] if out.dim() and not pairs.convolution else right.shape[0],
             weights=sum(x.numel() for x in (left, right) if x in self.weights),
@@ -630,16 +631,26 @@ class Pairs:
         else:
             reads = other.shape[-2] if of_right or self.transposed else other.shape[-1]
         if side.is_meta:  # attention weights, none of which is zero
-            vectors = side.shape[:-1].numel() // T
-            return vectors * side.shape[-1] * reads, -(-vectors // TOGETHER) * side.shape[-1] * reads
+            matrices = side.shape[:-2].numel() // T
+            groups = -(-side.shape[-2] // TOGETHER)
+            each = matrices * side.shape[-1] * reads
+            return side.shape[-2] * each, groups * each
         fires = side != 0
         if of_right and not self.transposed and side.dim() > 1:
             fires = fires.transpose(-1, -2)
-        fires = fires.flatten(0, -2) if fires.dim() > 1 else fires[None]
+        fires = fires if fires.dim() > 1 else fires[None]
         if T > 1 and fires.shape[0] % T == 0:
             fires = fires.unflatten(0, (T, -1)).any(0)
-        groups = nn.functional.pad(fires, (0, 0, 0, -fires.shape[0] % TOGETHER)).unflatten(0, (-1, TOGETHER)).any(1)
+        padded = nn.functional.pad(fires, (0, 0, 0, -fires.shape[-2] % TOGETHER))
+        groups = padded.unflatten(-2, (-1, TOGETHER)).any(-2)
         return int(fires.sum()) * reads, int(groups.sum()) * reads
+
+    def sharing(self, side: Tensor) -> int:
+        """Vectors of `side` that meet the same values."""
+        if self.convolution:
+            return TOGETHER
+        of_right = side is self.right and not self.transposed
+        return 1 if side.dim() < 2 else side.shape[-1] if of_right else side.shape[-2]
 
 
 def _not_zero(x: Tensor, axis: int, looks: bool, device: torch.device) -> Tensor:
@@ -700,13 +711,14 @@ def _unseen(kind: Kind, macs: int) -> ProductCount:
     """A product whose operands do not show."""
     none = dict.fromkeys(("active", "effective", "distinct"), macs)
     none |= dict.fromkeys(("events", "columns", "weights", "inputs", "written", "bytes_seen"), 0)
-    none |= dict.fromkeys(("fetched", "fetched_together", "twin_fetched_together", "inner"), 0)
+    none |= dict.fromkeys(("fetched", "fetched_together", "twin_fetched_together", "inner", "sharing"), 0)
     none["virtual_steps"] = 1
     flags = dict.fromkeys(("hooked", "unit", "signed", "cached"), False)
     return ProductCount("", kind, "outside", "real values", steps=1, levels=0, calls=1, macs=macs, **none, **flags)
 
 
-def _macs(op: str, left: Tensor, right: Tensor, out: Tensor) -> int:
-    if op == "convolution":  # every output value (or input value, if transposed) meets one filter
-        return max(left.numel() // left.shape[1] * right.shape[0], out.numel()) * right[0].numel()
+def _macs(left: Tensor, right: Tensor, out: Tensor, pairs: Pairs) -> int:
+    if pairs.convolution:  # every output value (or input value, if transposed) meets one filter
+        transposed = pairs.convolution[3]
+        return (left if transposed else out).numel() * right[0].numel()
     return left.numel() * (right.shape[-1] if right.dim() > 1 else 1)
