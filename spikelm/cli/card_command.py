@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from rich.console import Console
 
@@ -14,6 +15,7 @@ from spikelm.cli.card_table import (
     print_blocks,
     print_counts,
     print_estimates,
+    print_measured,
     print_sites,
     print_traffic,
 )
@@ -21,6 +23,7 @@ from spikelm.cli.energy_command import composed
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.measure.card import EnergyCard, energy_card
+from spikelm.measure.measured_cost import measured_cost
 
 
 def print_card(args: argparse.Namespace, name: str, overrides: Sequence[str]) -> int:
@@ -31,11 +34,15 @@ def print_card(args: argparse.Namespace, name: str, overrides: Sequence[str]) ->
     else:
         config: Config = composed(overrides)
         subject = sized_subject(config, texts, args.rate)
-    card = energy_card(subject.model, subject.batches, subject.T, inputs=subject.inputs)
+    card = energy_card(subject.model, subject.batches, subject.T, rows=subject.rows, inputs=subject.inputs)
+    first = subject.batches[0] if isinstance(subject.batches, list) else subject.batches
+    rows = card.counts.rows // card.counts.passes
+    cost = measured_cost(subject.model, first, rows, card.counts)
     if args.json:
-        print(json.dumps({"model": subject.name, **card.to_dict()}, indent=1))
+        print(json.dumps({"model": subject.name, **card.to_dict(), "measured": asdict(cost)}, indent=1))
         return 0
     show_card(subject, card, args)
+    print_measured(cost, Console())
     return 0
 
 

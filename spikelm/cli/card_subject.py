@@ -46,6 +46,7 @@ class Subject:
     batches: Inputs | list[Any]
     inputs: str
     T: int | None = None  # None: the model says it
+    rows: int | None = None  # None: the first axis of the first tensor
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,13 @@ class Texts:
     """How many tokens a model reads, and of which text; None: drawn at random."""
 
     length: int
-    rows: int
+    given_rows: int | None = None
     file: Path | None = None
+
+    @property
+    def rows(self) -> int:
+        """Texts that are read at once."""
+        return self.given_rows or 1
 
 
 def subject_of(name: str, texts: Texts, T: int | None, runs_dir: Path) -> Subject:
@@ -62,7 +68,7 @@ def subject_of(name: str, texts: Texts, T: int | None, runs_dir: Path) -> Subjec
     quiet_libraries()
     module, colon, function = name.partition(":")
     if colon and function.isidentifier() and not Path(name).exists():
-        return _of_function(module, function, T)
+        return _of_function(module, function, T, texts.given_rows)
     folder = Path(name).expanduser()
     if (folder / "config.json").is_file():
         return _of_folder(folder, texts, T)
@@ -97,7 +103,7 @@ def _of_folder(folder: Path, texts: Texts, T: int | None) -> Subject:
     return Subject(f"{cls.__name__} in {folder}", model.eval(), {"input_ids": ids}, words, T)
 
 
-def _of_function(module: str, function: str, T: int | None) -> Subject:
+def _of_function(module: str, function: str, T: int | None, rows: int | None) -> Subject:
     """What a function of one's own gives: a model and the arguments of one call."""
     sys.path.insert(0, os.getcwd())
     try:
@@ -112,7 +118,7 @@ def _of_function(module: str, function: str, T: int | None) -> Subject:
     given = make()
     if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[0], nn.Module):
         raise ConfigError(f"{module}:{function} gives no pair of a model and its inputs", FUNCTION)
-    return Subject(f"{module}:{function}", given[0], given[1], "the inputs that the function gives", T)
+    return Subject(f"{module}:{function}", given[0], given[1], "the inputs that the function gives", T, rows)
 
 
 def sized_subject(config: Config, texts: Texts, rate: float | None) -> Subject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -21,7 +22,11 @@ from spikelm.catalog.estimators import (
     synaptic_operations,
     traffic,
 )
-from spikelm.catalog.quantities import counted, gigabytes, rate_text, significant
+from spikelm.catalog.quantities import counted, duration, gigabytes, rate_text, significant
+from spikelm.machine.meters import NotMeasurable
+
+if TYPE_CHECKING:
+    from spikelm.measure.measured_cost import MeasuredCost
 
 _WIDEST = 3  # names of modules in a line
 HIERARCHY = Hierarchy()
@@ -97,9 +102,9 @@ def print_besides(counts: ModelCounts, console: Console) -> None:
         _say(console, f"Real-valued besides: {', '.join(real)}.")
 
 
-def print_estimates(lines: Sequence[Estimate], spiking: bool, console: Console) -> None:
+def print_estimates(lines: Sequence[Estimate], spiking: bool, console: Console, of: str = "") -> None:
     """The estimators next to each other, each of them a model of somebody's."""
-    heading = "modelled energy of one inference, mJ"
+    heading = f"{of}modelled energy of one inference, mJ"
     columns = ("this network", "plain model", "quantised twin")
     table = _table(heading, ("estimator", "arithmetic"), (*columns, *(["break-even"] if spiking else [])))
     for line in lines:
@@ -161,6 +166,30 @@ def print_sites(counts: ModelCounts, console: Console) -> None:
         cells = (_short(one.updates / counts.rows), _short(one.events / counts.rows), f"{one.rate:.3f}")
         table.add_row(one.site, *cells, f"{one.silent / one.updates:.1%}" if one.updates else "-")
     console.print(table)
+
+
+def print_measured(cost: MeasuredCost, console: Console) -> None:
+    """What was measured on this machine, apart from all that is modelled."""
+    spread = f"{duration(cost.seconds.least)} to {duration(cost.seconds.most)} in {counted(cost.repeats, 'repeat')}"
+    _say(
+        console,
+        f"\nMeasured on this machine, one input of {cost.rows}: {duration(cost.seconds.median)} ({spread}); its matrix "
+        f"products read and wrote {gigabytes(cost.product_bytes / 1e9)} in torch.",
+    )
+    if isinstance(cost.energy, NotMeasurable):
+        fix = f" ({cost.energy.fix})" if cost.energy.fix else ""
+        _say(console, f"Joules: not measurable here, because {cost.energy.because}{fix}.")
+        return
+    joules = cost.energy.joules
+    one = [value / cost.rows for value in (joules.median, joules.least, joules.most)]
+    parts = ", ".join(f"{part.name} by {part.source}" for part in cost.energy.parts)
+    _say(
+        console,
+        f"Joules: {significant(one[0])} J above idle ({significant(one[1])} to {significant(one[2])}), of {parts}; "
+        f"idle {significant(cost.energy.idle_watts.median)} W.",
+    )
+    for missing in cost.energy.missing:
+        _say(console, f"Not in it: {missing.what}, because {missing.because}.")
 
 
 def _bytes(bits: float) -> str:

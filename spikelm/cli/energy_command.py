@@ -55,7 +55,8 @@ def energy_main(argv: Sequence[str]) -> int:
     parser.add_argument("--target", type=int, default=64, metavar="N", help="tokens decoded by BART")
     parser.add_argument("--beams", type=int, default=1, metavar="N", help="beams of BART")
     parser.add_argument("--card", action="store_true", help="watch the backbone with random weights")
-    parser.add_argument("--rows", type=int, default=1, metavar="N", help="texts of a card that are read at once")
+    parser.add_argument("--estimators", action="store_true", help="of an encoder, what they make of its sizes and rate")
+    parser.add_argument("--rows", type=int, metavar="N", help="texts of a card, or inputs in what a function gives")
     parser.add_argument("--text", type=Path, metavar="FILE", help="what a saved model reads (default: random tokens)")
     parser.add_argument("--blocks", action="store_true", help="the card's energy by block, too")
     parser.add_argument("--sites", action="store_true", help="the spikes of each site, too")
@@ -65,7 +66,7 @@ def energy_main(argv: Sequence[str]) -> int:
     if args.rate is not None and not 0 <= args.rate < math.inf:
         raise ConfigError(f"--rate {args.rate:g} is not valid; a firing rate is a number of at least 0", "--rate 0.34")
     for name in ("length", "target", "beams", "rows"):
-        if getattr(args, name) < 1:
+        if getattr(args, name) is not None and getattr(args, name) < 1:
             raise ConfigError(f"--{name} {getattr(args, name)} is not valid; it is a whole number of at least 1")
     named = [word for word in args.words if "=" not in word]
     overrides = [word for word in args.words if "=" in word]
@@ -85,6 +86,7 @@ def energy_main(argv: Sequence[str]) -> int:
     from spikelm.cli.energy_table import (
         print_decoder_energy,
         print_energy,
+        print_expected,
         print_operators,
         print_seq2seq_energy,
         print_terms,
@@ -111,6 +113,8 @@ def energy_main(argv: Sequence[str]) -> int:
         print_decoder_energy(size, args.length, config.T, rate, console)
     elif kind.plain is encoder_terms:
         print_energy(size.layers, size.hidden, size.intermediate, args.length, config.T, rate, console)
+        if args.estimators:
+            print_expected(size, args.length, config.T, rate, console)
     else:
         title = (
             f"matmuls: {size.layers} layers, hidden {size.hidden}, ffn {size.intermediate}, length {args.length} (mJ)"
