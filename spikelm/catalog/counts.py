@@ -211,9 +211,13 @@ def merged(products: Iterable[ProductCount]) -> tuple[ProductCount, ...]:
     return tuple(groups.values())
 
 
+_SUMMED = (
+    *("calls", "macs", "active", "effective", "distinct", "events", "inputs", "written", "bytes_seen"),
+    *("fetched", "fetched_together", "twin_fetched_together"),
+)
+
+
 def _sum(one: ProductCount, other: ProductCount) -> ProductCount:
-    summed = ("calls", "macs", "active", "effective", "distinct", "events", "inputs", "written", "bytes_seen")
-    summed += ("fetched", "fetched_together", "twin_fetched_together")
     return replace(
         one,
         signed=one.signed or other.signed,
@@ -222,7 +226,7 @@ def _sum(one: ProductCount, other: ProductCount) -> ProductCount:
         inner=max(one.inner, other.inner),
         columns=max(one.columns, other.columns),
         virtual_steps=max(one.virtual_steps, other.virtual_steps),
-        **{name: getattr(one, name) + getattr(other, name) for name in summed},
+        **{name: getattr(one, name) + getattr(other, name) for name in _SUMMED},
     )
 
 

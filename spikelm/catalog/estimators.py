@@ -280,8 +280,8 @@ def estimates(counts: ModelCounts) -> list[Estimate]:
 
 
 def _estimate(counts: ModelCounts, estimator: Estimator) -> Estimate:
-    mj = [estimator.mj(counts, network) for network in NETWORKS]
-    line = Estimate(estimator.name, estimator.arithmetic.name, *mj)
+    network, plain, twin = (estimator.mj(counts, of) for of in NETWORKS)
+    line = Estimate(estimator.name, estimator.arithmetic.name, network, plain, twin)
     rate = counts.firing_rate
     if not rate:
         return line

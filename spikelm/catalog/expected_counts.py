@@ -1,17 +1,20 @@
 """The counts of an encoder from its sizes and firing rates alone, where no card was made of it.
 
-What depends on which values are zero together is taken as if each were zero independently of the others: weights that
-are read for 16 tokens, and values of a quantised twin that are not zero. Real activations are watched instead
-(spikelm/measure/card.py).
+A firing rate does not say which values fire together: at several time steps, or in several tokens. On that depend the
+weights that are read, and the values of a quantised twin that are not zero. They are expected as if each value fired
+independently of the others, or bounded from both sides; a real card counts them (spikelm/measure/card.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from spikelm.catalog.counts import TOGETHER, ModelCounts, NeuronCount, OperatorCount, ProductCount
 from spikelm.catalog.energy import Term, site_rate
 from spikelm.catalog.size import Size
+
+Together = Literal["independent", "always", "never"]  # which values fire at several steps and in several tokens
 
 STATELESS = ("key_out", "value_out")  # sites whose neurons keep no membrane
 
@@ -26,6 +29,7 @@ def expected_counts(
     signed: bool = True,
     virtual_steps: int = 1,
     parameters: int = 0,
+    together: Together = "independent",
 ) -> ModelCounts:
     """The counts of one text of `length` tokens through an encoder of BERT's blocks; without rates it is plain.
 
@@ -38,9 +42,11 @@ def expected_counts(
         signed: Whether spikes go in both directions.
         virtual_steps: The most spikes of a value in one time step.
         parameters: Of the model, with its embeddings.
+        together: Whether the values that fire at one step fire at the others as well, and those of one token in the
+            others: each independently, always the same (the fewest are not zero), or never the same (the most).
     """
     listed = list(terms)
-    products = [_product(term, rates, size, length, T, signed, virtual_steps) for term in listed]
+    products = [_product(term, rates, size, length, T, signed, virtual_steps, together) for term in listed]
     sites = {term.site: term for term in listed if term.site} if rates is not None else {}
     neurons = []
     for site, term in sites.items():
@@ -78,8 +84,23 @@ def expected_counts(
     )
 
 
+def _any(rate: float, number: int, together: Together) -> float:
+    """The share of values that fire at least once in so many steps or tokens."""
+    share = min(1.0, rate)
+    if together == "always":
+        return share
+    return min(1.0, number * share) if together == "never" else 1 - (1 - share) ** number
+
+
 def _product(
-    term: Term, rates: Mapping[str, float] | None, size: Size, length: int, T: int, signed: bool, virtual_steps: int
+    term: Term,
+    rates: Mapping[str, float] | None,
+    size: Size,
+    length: int,
+    T: int,
+    signed: bool,
+    virtual_steps: int,
+    together: Together,
 ) -> ProductCount:
     attention = " x " in term.name
     head = size.hidden // size.heads
@@ -94,13 +115,12 @@ def _product(
     fires = rates is not None and term.site is not None
     rate = site_rate(term.site, rates) if fires and term.site and rates is not None else 1.0
     steps = T if rates is not None else 1
-    silent = max(0.0, 1 - rate)
-    any_step = 1 - silent**steps
+    any_step = _any(rate, steps, together)
     sharing = length
     if attention and term.name != "query x key" and fires:
         sharing = head
     groups = max(1, min(TOGETHER, sharing))
-    over_time = term.macs / groups * (1 - silent ** (steps * groups))
+    over_time = term.macs / groups * _any(any_step, groups, together)
     written = term.macs // inner if not attention else term.macs // (head if term.name == "query x key" else length)
     macs = term.macs * steps
     return ProductCount(
@@ -121,7 +141,7 @@ def _product(
         distinct=round(term.macs * any_step),
         events=round(rate * inputs * steps),
         fetched=round(macs * min(1.0, rate)) if attention else round(term.macs * any_step),
-        fetched_together=round(macs / groups * (1 - silent**groups)) if attention else round(over_time),
+        fetched_together=round(macs / groups * _any(rate, groups, together)) if attention else round(over_time),
         twin_fetched_together=round(over_time),
         sharing=sharing,
         inner=inner,

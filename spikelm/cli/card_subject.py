@@ -95,7 +95,7 @@ def _of_folder(folder: Path, texts: Texts, T: int | None) -> Subject:
     weights = any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin"))
     torch.manual_seed(SEED)
     try:
-        model = load_pretrained(folder) if weights else cls(cls.config_class.from_pretrained(folder))
+        model: Any = load_pretrained(folder) if weights else cls(cls.config_class.from_pretrained(folder))
     except (OSError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"the model in {folder} cannot be loaded: {error}", "fetch or make it again") from error
     ids, words = _tokens(texts, int(model.config.vocab_size), folder)

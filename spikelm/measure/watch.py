@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -709,12 +709,11 @@ def _keys(kind: Kind, left: Tensor, right: Tensor, pairs: Pairs) -> int:
 
 def _unseen(kind: Kind, macs: int) -> ProductCount:
     """A product whose operands do not show."""
-    none = dict.fromkeys(("active", "effective", "distinct"), macs)
-    none |= dict.fromkeys(("events", "columns", "weights", "inputs", "written", "bytes_seen"), 0)
-    none |= dict.fromkeys(("fetched", "fetched_together", "twin_fetched_together", "inner", "sharing"), 0)
-    none["virtual_steps"] = 1
-    flags = dict.fromkeys(("hooked", "unit", "signed", "cached"), False)
-    return ProductCount("", kind, "outside", "real values", steps=1, levels=0, calls=1, macs=macs, **none, **flags)
+    known: dict[str, Any] = {one.name: 0 for one in fields(ProductCount)}
+    known |= {"module": "", "kind": kind, "part": "outside", "reads": "real values", "steps": 1, "virtual_steps": 1}
+    known |= dict.fromkeys(("hooked", "unit", "signed", "cached"), False)
+    known |= dict.fromkeys(("calls", "sharing"), 1)
+    return ProductCount(**known | dict.fromkeys(("macs", "active", "effective", "distinct"), macs))
 
 
 def _macs(left: Tensor, right: Tensor, out: Tensor, pairs: Pairs) -> int:

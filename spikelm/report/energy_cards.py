@@ -5,15 +5,18 @@ from __future__ import annotations
 from spikelm.catalog.counts import ModelCounts
 from spikelm.catalog.energy import encoder_terms
 from spikelm.catalog.estimators import Estimate, estimates
-from spikelm.catalog.expected_counts import expected_counts
+from spikelm.catalog.expected_counts import Together, expected_counts
 from spikelm.catalog.kinds import kind_of
 from spikelm.errors import SpikeLMError
 from spikelm.measure.workload import measured_terms
 from spikelm.store.result import Result
 
 
-def counts_of(result: Result) -> ModelCounts | None:
-    """What was counted, or what is expected of an encoder of BERT's blocks; None where neither can be said."""
+def counts_of(result: Result, together: Together = "independent") -> ModelCounts | None:
+    """What was counted, or what is expected of an encoder of BERT's blocks; None where neither can be said.
+
+    `together` says of the latter which values fire together.
+    """
     if result.energy_card is not None:
         return result.energy_card.counts
     config, rates = result.config, result.firing_rate
@@ -30,14 +33,15 @@ def counts_of(result: Result) -> ModelCounts | None:
             signed=result.bits.activations != 1,
             virtual_steps=rates.virtual_steps or 1,
             parameters=result.parameters,
+            together=together,
         )
     except SpikeLMError:
         return None  # sites that the matrix products of this architecture do not have
 
 
-def estimates_of(result: Result) -> list[Estimate]:
+def estimates_of(result: Result, together: Together = "independent") -> list[Estimate]:
     """Every estimator's line; none where there are no counts."""
     if result.energy_card is not None:
         return [Estimate(**dict(line)) for line in result.energy_card.modelled]
-    counts = counts_of(result)
+    counts = counts_of(result, together)
     return estimates(counts) if counts else []

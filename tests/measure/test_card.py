@@ -173,6 +173,12 @@ def test_expected_counts_are_those_of_spikes_drawn_at_random(T: int) -> None:
             assert getattr(one, name) == getattr(other, name), (one.module, name)
         for name in ("distinct", "fetched", "fetched_together", "twin_fetched_together"):
             assert ROWS * getattr(one, name) == pytest.approx(getattr(other, name), rel=0.1), (one.module, name)
+    least, most = (
+        expected_counts(terms, rates, size, LENGTH, T, together=together).products for together in ("always", "never")
+    )
+    for low, other, high in zip(least, seen.blocks, most, strict=True):
+        for name in ("distinct", "fetched", "fetched_together", "twin_fetched_together"):
+            assert 0.99 * ROWS * getattr(low, name) <= getattr(other, name) <= 1.01 * ROWS * getattr(high, name)
     assert [ROWS * one.updates for one in made.neurons] == [one.updates for one in seen.neurons]
     assert [one.stateful for one in made.neurons] == [one.stateful for one in seen.neurons]
     values = {name: sum(one.values for one in seen.operators if one.name == name) for name in ("softmax", "GELU")}
