@@ -70,7 +70,7 @@ def test_claims_by_hand(tmp_path: Path) -> None:
 
 
 def test_what_a_rate_does_not_tell_stays_open(tmp_path: Path) -> None:
-    """Four steps at rate 0.3 take 0.12 pJ a value; a twin of four bits 0.06 to 0.2, as the same values fire or others."""
+    """Four steps at rate 0.3 take 0.12 pJ a value; a twin of four bits 0.06 if the same values fire, else up to 0.2."""
     claim = CLAIMS["below-twin-t4-operations_int8"]
     verdict = check_energy_claim(claim, store(tmp_path, spikelm_t4=0.3))
     assert verdict.status == "not run"
