@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from spikelm.catalog.counts import ModelCounts, OperatorCount, ProductCount, merged
+from spikelm.catalog.counts import TOGETHER, ModelCounts, OperatorCount, ProductCount, merged
 from spikelm.catalog.estimators import Estimate, SynapticOperations, estimates, synaptic_operations
 from spikelm.errors import SpikeLMError
 from spikelm.measure.watch import MatmulWatch, blocks_of, watched
@@ -117,10 +117,20 @@ def counts_of(model: nn.Module, seen: Sequence[MatmulWatch], T: int) -> ModelCou
 
 
 def _step_by_step(one: ProductCount, T: int, passes: int) -> ProductCount:
-    """A product that is called anew at each time step stands for all of them, as one that is given them at once."""
+    """A product that is called anew at each time step stands for all of them, as one that is given them at once.
+
+    Which values fire at several of its steps is not seen, so that a twin computes as many as it can need at the most.
+    """
     if T == 1 or one.steps == T or one.calls % (T * passes):
         return one
-    return replace(one, steps=T, calls=one.calls // T)
+    together = max(1, min(TOGETHER, one.sharing))
+    return replace(
+        one,
+        steps=T,
+        calls=one.calls // T,
+        distinct=min(one.distinct, one.macs // T),
+        twin_fetched_together=min(one.twin_fetched_together, one.macs // T // together),
+    )
 
 
 def _operators(seen: Iterable[MatmulWatch], T: int) -> tuple[OperatorCount, ...]:

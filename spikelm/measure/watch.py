@@ -450,7 +450,7 @@ class MatmulWatch(TorchDispatchMode):
     ) -> ProductCount:
         """What a product takes; `_add` says where it ran."""
         codes = [one for one in sides if one.code]
-        nonzero = {one.word: macs if one.tensor.is_meta else int((one.tensor != 0).sum()) for one in sides}
+        steps = self.T if self._folded else 1
         code: Code | None = None
         if codes:  # of two that spike, the sparser one decides
             spiking = min(codes, key=lambda one: one.code.rate if one.code else 0.0)
@@ -459,16 +459,16 @@ class MatmulWatch(TorchDispatchMode):
             values = spiking.tensor.numel()
             events = round(code.rate * values)
             active = round(code.rate * macs)
-            distinct = round(_distinct(spiking.tensor, self.T) / max(values, 1) * macs)
+            distinct = round(_distinct(spiking.tensor, steps) / max(values, 1) * macs)
             levels = code.levels
             side = right if spiking.tensor is right else left
         else:
-            events = min(nonzero.values(), default=0)
             side = sides[0].tensor if sides else left
+            events = side.numel() if side.is_meta else int((side != 0).sum())
             active = pairs.not_zero(None if len(sides) == 2 else side)
             distinct, levels = active, 0
         # Weights stay for all steps of a vector; keys, values and queries are others at each step.
-        over_time = pairs.fetched(side, self.T if self._folded else 1)
+        over_time = pairs.fetched(side, steps)
         fetched = over_time if kind == "linear" else pairs.fetched(side, 1)
         held = [x for x in (left, right, out) if not x.is_meta]
         known = [one for one in sides if not one.tensor.is_meta]
@@ -492,7 +492,7 @@ class MatmulWatch(TorchDispatchMode):
             fetched=fetched[0],
             fetched_together=fetched[1],
             twin_fetched_together=over_time[1],
-            sharing=pairs.sharing(side) // (self.T if self._folded and kind == "linear" else 1),
+            sharing=pairs.sharing(side) // (steps if kind == "linear" else 1),
             inner=left.shape[-1] if not pairs.convolution else right[0].numel(),
             columns=out.shape[-1] if out.dim() and not pairs.convolution else right.shape[0],
             weights=sum(x.numel() for x in (left, right) if x in self.weights),
@@ -690,10 +690,9 @@ def levels_of(neuron: Neuron, spikes: Tensor) -> int:
 
 
 def _distinct(x: Tensor, T: int) -> int:
-    """Values that are not zero when the spikes of all steps are added up; of calls step by step, at the most."""
-    if T == 1 or x.shape[0] % T:
-        return int((x != 0).sum())
-    return int((x.unflatten(0, (T, -1)) != 0).any(0).sum())
+    """Values of x (T*B, ...) that are not zero at some step."""
+    over_time = x.unflatten(0, (T, -1)) if T > 1 and x.shape[0] % T == 0 else x[None]
+    return int((over_time != 0).any(0).sum())
 
 
 def _is_unit(x: Tensor) -> Tensor:

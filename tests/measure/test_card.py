@@ -274,12 +274,18 @@ def test_a_spikingjelly_network(mode: str) -> None:
             return self.body(x) if mode == "m" else torch.stack([self.body(step) for step in x])
 
     x = torch.rand(4, 5, 12, generator=torch.Generator().manual_seed(0)) * 3
-    card = energy_card(Spiking(), x, T=4, rows=5)
+    model = Spiking()
+    spikes: list[Tensor] = []
+    model.body[1].register_forward_hook(lambda module, args, output: spikes.append(output))
+    card = energy_card(model, x, T=4, rows=5)
+    fired = torch.stack(spikes).view(4, 5, 20) != 0
     first, second = card.counts.products
     assert (first.macs, second.macs) == (4 * 5 * 240, 4 * 5 * 140)
     assert (first.steps, second.steps) == (4, 4)
     assert second.reads == "spikes"
     assert second.active == 7 * card.counts.neurons[0].events > 0
+    ever = int(fired.any(0).sum()) if mode == "m" else min(int(fired.sum()), 5 * 20)
+    assert second.distinct == 7 * ever
     assert second.twin_levels == 5
     assert second.twin_macs == 5 * 140
     assert second.unit
