@@ -241,8 +241,8 @@ def to_lines(records: Sequence[Record]) -> list[str]:
     if not records:
         return []
     names = [one.name for one in fields(records[0])]
-    rows = ([getattr(record, name) for name in names] for record in records)
-    return [",".join(names), *(",".join(str(int(x) if isinstance(x, bool) else x) for x in row) for row in rows)]
+    values: list[list[Any]] = [[getattr(record, name) for name in names] for record in records]
+    return [",".join(names), *(",".join(str(int(x) if isinstance(x, bool) else x) for x in row) for row in values)]
 
 
 def from_lines(kind: type[Record], lines: Sequence[str]) -> tuple[Record, ...]:
@@ -254,5 +254,7 @@ def from_lines(kind: type[Record], lines: Sequence[str]) -> tuple[Record, ...]:
     if names != list(known):
         raise ValueError(f"has the columns {lines[0]}, not {','.join(known)}")
     convert = [_KINDS.get(known[name], str) for name in names]
-    rows = (line.split(",") for line in lines[1:])
-    return tuple(kind(*(to(text) for to, text in zip(convert, row, strict=True))) for row in rows)
+    return tuple(
+        kind(*(to(text) for to, text in zip(convert, line.split(","), strict=True)))  # type: ignore[arg-type]
+        for line in lines[1:]
+    )
