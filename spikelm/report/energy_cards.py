@@ -35,8 +35,8 @@ def counts_of(result: Result, together: Together = "independent") -> ModelCounts
             parameters=result.parameters,
             together=together,
         )
-    except SpikeLMError:
-        return None  # sites that the matrix products of this architecture do not have
+    except (SpikeLMError, TypeError, ValueError):
+        return None  # other sites than this architecture's, or sizes that its record does not have
 
 
 def estimates_of(result: Result, together: Together = "independent") -> list[Estimate]:
