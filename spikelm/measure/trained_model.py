@@ -105,9 +105,12 @@ class Measured:
             for name in names:
                 if part[name] is None:
                     del part[name]
-        for name in ("energy_detail", "energy_token", "energy_card"):
+        for name in ("energy_detail", "energy_token"):
             if record[name] is None:
                 del record[name]
+        del record["energy_card"]
+        if self.energy_card is not None:
+            record["energy_card"] = self.energy_card.model_dump(mode="json")
         return record
 
 
