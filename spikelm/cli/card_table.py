@@ -127,7 +127,7 @@ def print_estimates(lines: Sequence[Estimate], spiking: bool, console: Console, 
 
 def _break_even(line: Estimate) -> str:
     words = {"always": "cheaper at any", "never": "dearer at any", "": "-"}
-    return words.get(line.cheaper) or f"{line.break_even:.3f}"
+    return words.get(line.cheaper) or significant(line.break_even or 0.0)
 
 
 def print_traffic(counts: ModelCounts, console: Console) -> None:

@@ -25,8 +25,10 @@ from spikelm.measure import energy_card
 from spikelm.measure.card import EnergyCard as Card
 from spikelm.measure.firing import FiringMeter
 from spikelm.measure.given_rate import GivenRate
+from spikelm.measure.trained_model import FiringRates, Measured, SpikeDriven
 from spikelm.neurons import Neuron
 from spikelm.spiking import calibrate, spikify
+from spikelm.store.atomic import plain
 from spikelm.store.result import EnergyCard
 
 torch.set_num_threads(1)
@@ -192,6 +194,9 @@ def test_a_result_keeps_the_counts() -> None:
     again = EnergyCard.model_validate(json.loads(json.dumps(record.model_dump(mode="json"))))
     assert again.counts == counts
     assert len(json.dumps(record.model_dump(mode="json"))) < 8000
+    energy = {"fp32": 1.0, "fp16": 0.5}
+    measured = Measured({**energy}, energy, FiringRates(), SpikeDriven(), energy_card=record)
+    assert EnergyCard.model_validate(plain(measured.record())["energy_card"]) == record, "as a run writes it"
 
 
 def test_a_model_that_multiplies_nothing() -> None:
