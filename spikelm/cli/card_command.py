@@ -35,8 +35,9 @@ def print_card(args: argparse.Namespace, name: str, overrides: Sequence[str]) ->
         config: Config = composed(overrides)
         subject = sized_subject(config, texts, args.rate)
     card = energy_card(subject.model, subject.batches, subject.T, rows=subject.rows, inputs=subject.inputs)
-    first = subject.batches[0] if isinstance(subject.batches, list) else subject.batches
-    rows = card.counts.rows // card.counts.passes
+    several = isinstance(subject.batches, list)
+    first = subject.batches[0] if several else subject.batches
+    rows = len(next(iter(first.values()))) if several else card.counts.rows
     cost = measured_cost(subject.model, first, rows, card.counts)
     if args.json:
         print(json.dumps({"model": subject.name, **card.to_dict(), "measured": asdict(cost)}, indent=1))
