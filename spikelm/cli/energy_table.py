@@ -21,8 +21,11 @@ from spikelm.catalog.energy import (
     seq2seq_terms,
     spiking_energy_mj,
 )
-from spikelm.catalog.kinds import spiking_terms
+from spikelm.catalog.estimators import estimates
+from spikelm.catalog.expected_counts import expected_counts
+from spikelm.catalog.kinds import kind_of, spiking_terms
 from spikelm.catalog.quantities import millijoules, significant, token_energy
+from spikelm.cli.card_table import print_estimates
 from spikelm.config.settings.backbone import BackboneConfig
 
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
@@ -109,6 +112,19 @@ def print_terms(
         )
     listed = ", ".join(f"{term.name} {term.macs:,} MACs" for term in real)
     console.print(f"Real-valued and not counted: {listed}; embeddings, {operators}, membranes.")
+
+
+def print_expected(size: BackboneConfig, length: int, T: int, rate: float, console: Console) -> None:
+    """What the estimators of the energy card make of an encoder whose spikes all fire at one rate, independently."""
+    terms = encoder_terms(size.layers, size.hidden, size.intermediate, length)
+    rates = {str(term.site): rate for term in terms}
+    parameters = kind_of(size).parameters
+    number = parameters(size, False, 2) if parameters else 0
+    plain = expected_counts(terms, None, size, length, parameters=number)
+    print_estimates(estimates(plain), False, console, "the plain model, ")
+    if rate <= 1:
+        spiking = expected_counts(terms, rates, size, length, T, parameters=number)
+        print_estimates(estimates(spiking), True, console, f"T={T}, spikes {{-a, 0, a}} at rate {rate:g}, ")
 
 
 def print_operators(replaced: Mapping[str, str], console: Console) -> None:

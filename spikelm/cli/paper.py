@@ -69,8 +69,8 @@ def claims(args: argparse.Namespace) -> int:
     """spikelm-report claims."""
     results = Results(selection_of(args))
     with Console(stderr=True).status("which runs the claims are about"):
-        verdicts = check_claims(results)
-    path = write_claims(verdicts, results.selection)
+        verdicts = check_claims(results, args.energy)
+    path = write_claims(verdicts, results.selection, args.energy)
     if args.json:
         print(path.read_text(), end="")
     else:

@@ -112,6 +112,7 @@ def main(argv: Sequence[str]) -> int:
         f"Each statement is held, failed or not run, with the numbers that say so.\n\n{OVERRIDES}",
         {
             "spikelm-report claims": "on runs at scale=mini with seed 42",
+            "spikelm-report claims --energy": "its claims of energy by other estimators, and against quantised twins",
             "spikelm-report claims --json": "as JSON, for programs",
         },
     )
@@ -153,6 +154,7 @@ def main(argv: Sequence[str]) -> int:
     for added in (tables, figures, stated, again):
         add_to(added)
     stated.add_argument("--json", action="store_true", help="print JSON")
+    stated.add_argument("--energy", action="store_true", help="claims of energy, by each estimator of the energy card")
     again.add_argument("--launcher", default="", help=f"basic, parallel, joblib or slurm; {BY_DEFAULT}")
     again.add_argument("--plan", action="store_true", help="say what would be run, and stop")
     scores = command(

@@ -9,18 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any, Literal
 
-import torch
 from torch import nn
 
+from spikelm.catalog.counts import ModelCounts
 from spikelm.errors import SpikeLMError
-from spikelm.measure.watch import MatmulWatch, OperatorRow, Row, module_stack
+from spikelm.measure.card import counts_of
+from spikelm.measure.watch import OperatorRow, Row, watched
 from spikelm.neurons import Neuron
-from spikelm.operators import Operator
-from spikelm.spiking.rotation import Rotation
-from spikelm.spiking.sites import ARCHITECTURES
 
 
 @dataclass(frozen=True)
@@ -35,6 +32,7 @@ class AuditReport:
     parts: tuple[str, ...] = ("encoder",)
     neurons: bool = False  # there are some, whether a matmul reads their spikes or not
     operator_rows: list[OperatorRow] = field(default_factory=list)
+    counts: ModelCounts | None = None  # of the same pass
 
     @property
     def encoder(self) -> list[Row]:
@@ -147,44 +145,12 @@ def audit(
         >>> report.verdict, report.real_valued
         ('fully', ['pooler.dense'])
     """
-    prefixes = _prefixes(model)
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    decoder: Any = model
-    hooks: list[Any] = []
-    run = model if generate is None else partial(decoder.generate, **generate)
-    try:
-        most = int(getattr(getattr(model, "config", None), "residual_spikes", 1))
-        with module_stack(model) as stack, torch.no_grad(), MatmulWatch(model, T, stack, prefixes, most) as watch:
-            unfolding = [module for module in model.modules() if isinstance(module, Neuron) and module.unfolds]
-            hooks = [neuron.register_forward_hook(watch.fired) for neuron in unfolding]
-            hooks += [
-                module.register_forward_hook(partial(watch.operated, name))
-                for name, module in model.named_modules()
-                if isinstance(module, Operator)
-            ]
-            hooks += [
-                module.register_forward_hook(partial(watch.turned, name))
-                for name, module in model.named_modules()
-                if isinstance(module, Rotation)
-            ]
-            run(**batch)
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for module, training in modes:
-            module.training = training
+    watch = watched(model, batch, T, generate)
     spiking = any(isinstance(module, Neuron) for module in model.modules())
-    report = AuditReport(T, watch.rows, prefixes, spiking, watch.operators)
+    report = AuditReport(T, watch.rows, watch.prefixes, spiking, watch.operators, counts_of(model, [watch], T))
     if not report.encoder:
         raise SpikeLMError(
-            f"no matmul ran inside a module called {' or '.join(map(repr, prefixes))}",
+            f"no matmul ran inside a module called {' or '.join(map(repr, watch.prefixes))}",
             f"name one of the model's parts: {', '.join(name for name, _ in model.named_children())}",
         )
     return report
-
-
-def _prefixes(model: nn.Module) -> tuple[str, ...]:
-    """Where the blocks of a known architecture are; "encoder" for a model of any other kind."""
-    kind = getattr(getattr(model, "config", None), "model_type", None)
-    return tuple(stack.path or stack.blocks for stack in ARCHITECTURES.get(str(kind), ())) or ("encoder",)

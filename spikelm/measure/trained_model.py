@@ -15,6 +15,7 @@ from spikelm.config.settings.schema import Config
 from spikelm.measure.audit import AuditReport, OperatorUse, audit
 from spikelm.measure.firing import FiringMeter
 from spikelm.measure.workload import measured_terms
+from spikelm.store.result import EnergyCard
 
 AUDIT_ROWS = 8
 
@@ -92,6 +93,7 @@ class Measured:
     spike_driven: SpikeDriven
     energy_detail: EnergyDetail | None = None
     energy_token: TokenEnergy | None = None
+    energy_card: EnergyCard | None = None  # None where no energy is claimed, or nothing was run
 
     def record(self) -> dict[str, Any]:
         """As a result holds it: what does not apply is left out."""
@@ -106,6 +108,9 @@ class Measured:
         for name in ("energy_detail", "energy_token"):
             if record[name] is None:
                 del record[name]
+        del record["energy_card"]
+        if self.energy_card is not None:
+            record["energy_card"] = self.energy_card.model_dump(mode="json")
         return record
 
 
@@ -188,15 +193,17 @@ def measure_terms(
     `plain` are the matmuls of the ANN beside it, where they are not the same.
     """
     ann = energies(plain or terms)
-    verdict = SpikeDriven.of(audit(model, audit_rows(samples), T))
+    report = audit(model, audit_rows(samples), T)
+    verdict = SpikeDriven.of(report)
+    card = EnergyCard.of(report.counts) if report.counts and not low_bit else None
     if not fires:
         claimed: dict[str, float | None] = dict.fromkeys(ann) if low_bit else {**ann}
-        return Measured(claimed, ann, FiringRates(), verdict)
+        return Measured(claimed, ann, FiringRates(), verdict, energy_card=card)
     meter = _metered(model, samples)
     per_site = meter.by_site()
     spiking = {kind: spiking_energy_mj(terms, per_site, T, kind) for kind in PICOJOULE}  # type: ignore[arg-type]
     rates = FiringRates(_mean(terms, per_site), per_site, virtual_steps=meter.virtual_steps)
-    return Measured({**spiking}, ann, rates, verdict)
+    return Measured({**spiking}, ann, rates, verdict, energy_card=card)
 
 
 def measure_plain(terms: Sequence[Term], parts: Sequence[str]) -> Measured:

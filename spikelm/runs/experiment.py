@@ -272,7 +272,15 @@ def _summary(result: Result) -> dict[str, Any]:
         **({"score": result.score} if result.metrics else {}),
         **({"energy_of_ann": result.energy_of_ann} if result.energy_of_ann is not None else {}),
         **{f"energy_mj/{precision}": value for precision, value in result.energy_mj.items()},
+        **_modelled(result),
         "firing_rate": result.firing_rate.mean,
         "spike_driven": result.spike_driven.verdict,
         "parameters": result.parameters,
     }
+
+
+def _modelled(result: Result) -> dict[str, Any]:
+    """The energy card's lines, each by estimator and arithmetic, for this network and its quantised twin."""
+    lines = result.energy_card.modelled if result.energy_card else []
+    names = ("network", "twin") if result.spikes else ("network",)
+    return {f"energy_card/{line.key}/{name}": getattr(line, name) for line in lines for name in names}

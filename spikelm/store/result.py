@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
 
+from spikelm.catalog.counts import ModelCounts, NeuronCount, OperatorCount, ProductCount, from_lines, to_lines
+from spikelm.catalog.estimators import Estimate, estimates
 from spikelm.config.recorded import from_record, to_record
 from spikelm.config.settings.schema import Config
 from spikelm.store.atomic import plain
@@ -252,6 +255,77 @@ class TrainedOn(ResultPart):
     compiled: str = Field(description="what torch.compile made: off, neurons or model")
 
 
+class CardLine(ResultPart):
+    """What one estimator makes of the counts of a card: modelled millijoules an inference, for three networks."""
+
+    estimator: str
+    arithmetic: str
+    network: float
+    plain: float = Field(description="of the plain model of its size")
+    twin: float = Field(description="of its quantised twin, with as many levels as its spikes add up to")
+    break_even: float | None = Field(description="spikes a value and time step at which it costs what its twin costs")
+    cheaper: Literal["", "below", "always", "never"] = Field(description="than its twin; empty where nothing fires")
+
+    @property
+    def key(self) -> str:
+        """Its name as a column of tables and on W&B."""
+        return f"{self.estimator}_{self.arithmetic}".replace("-", "_")
+
+    @property
+    def sentence(self) -> str:
+        """The break-even in words."""
+        return Estimate(**dict(self)).sentence
+
+
+class EnergyCard(ResultPart):
+    """What was counted while the first measurement samples ran, and what estimators of energy make of it."""
+
+    rows: int = Field(description="inputs that ran; all counts are their sums")
+    passes: int = Field(description="batches in which they ran")
+    time_steps: int
+    parameters: int
+    footprint: int = Field(description="bytes of parameters and buffers")
+    looked_up: int = Field(description="values of embeddings that were read")
+    products: list[str] = Field(description="matrix products, one a line with commas; the first line names the columns")
+    neurons: list[str] = Field(description="neurons by site, in the same way")
+    operators: list[str] = Field(description="what is computed besides, in the same way")
+    modelled: list[CardLine]
+
+    @classmethod
+    def of(cls, counts: ModelCounts) -> EnergyCard:
+        """The record of counts, with what the estimators say of them."""
+        return cls(
+            rows=counts.rows,
+            passes=counts.passes,
+            time_steps=counts.T,
+            parameters=counts.parameters,
+            footprint=counts.footprint,
+            looked_up=counts.looked_up,
+            products=to_lines(counts.products),
+            neurons=to_lines(counts.neurons),
+            operators=to_lines(counts.operators),
+            modelled=[CardLine(**asdict(one)) for one in estimates(counts)],
+        )
+
+    @property
+    def counts(self) -> ModelCounts:
+        """The counts again."""
+        products = from_lines(ProductCount, self.products)
+        return ModelCounts(
+            rows=self.rows,
+            passes=self.passes,
+            T=self.time_steps,
+            products=products,
+            neurons=from_lines(NeuronCount, self.neurons),
+            operators=from_lines(OperatorCount, self.operators),
+            looked_up=self.looked_up,
+            spiking=any(one.spike_driven for one in products),
+            weights=sum({one.module: one.weights for one in products}.values()),
+            parameters=self.parameters,
+            footprint=self.footprint,
+        )
+
+
 class Result(ResultPart):
     """A finished run, written last and atomically. What does not apply is null or empty."""
 
@@ -274,6 +348,9 @@ class Result(ResultPart):
     energy_ann_mj: EnergyMj = Field(description="of the ANN of the same size")
     energy_detail: EnergyDetail | None = None
     energy_token: TokenEnergy | None = None
+    energy_card: EnergyCard | None = Field(
+        default=None, description="null in records from before it was kept, and where nothing was run to be measured"
+    )
     firing_rate: FiringRate
     spike_driven: SpikeDriven
     bits: Bits

@@ -18,6 +18,7 @@ from spikelm.machine.compilers import Missing
 from spikelm.machine.gpus import DriverAnswer, Gpu
 from spikelm.machine.installed import Difference
 from spikelm.machine.memory import Memory
+from spikelm.machine.meters import Meter, Meters, NotMeasurable
 from spikelm.machine.services import Service
 from spikelm.machine.torch_build import TorchAnswer, TorchBuild
 from spikelm.runs.doctor import facts as facts_module
@@ -26,6 +27,8 @@ from spikelm.runs.doctor.facts import Asked, Disk, Facts
 from spikelm.runs.doctor.finding import Finding
 from spikelm.runs.doctor.judgement import judged
 
+RAPL = Meter("package-0", "processor", "RAPL (powercap)", lambda: 0)
+CLOSED = NotMeasurable("package-0", "root alone may read it", "sudo chmod a+r energy_uj")
 H100 = Gpu("NVIDIA H100", 85.5, "560.35")
 REACHED = Asked(Service("https://huggingface.co", "", True), "")
 READY = Facts(
@@ -36,6 +39,7 @@ READY = Facts(
     missing_on_gpu=[],
     cores=64,
     memory=Memory(500, 400),
+    meters=Meters((RAPL,)),
     disk=Disk(Path("/data"), 2000, True),
     hub=REACHED,
     wandb=REACHED,
@@ -74,6 +78,7 @@ def test_a_machine_that_has_everything_is_ready_for_everything() -> None:
         ("torch.compile", {"missing_on_gpu": [Missing("Triton", "pip install triton")]}, "ok ok warning"),
         ("memory", {"memory": Memory(500, 5)}, "warning warning problem"),
         ("cores", {"cores": 16}, "ok ok warning"),
+        ("energy meters", {"meters": Meters(missing=(CLOSED,))}, "ok ok warning"),
         ("disk", {"disk": Disk(Path("/data"), 100, True)}, "ok ok warning"),
         ("disk", {"disk": Disk(Path("/data"), 1, True)}, "warning problem problem"),
         ("disk", {"disk": Disk(Path("/data"), 100, False)}, "problem problem problem"),
@@ -100,6 +105,15 @@ def test_a_machine_without_gpus_is_fine_for_small_scales() -> None:
     assert all(line.at("mini") == line.at("smoke") == "ok" for line in lines)
     assert {line.subject for line in lines if line.at("paper") == "problem"} == {"torch", "GPUs"}
     assert "TORCH_INDEX" in of("torch", ON_CPU).fix
+
+
+def test_meters_are_named_and_those_that_are_not_there_say_why() -> None:
+    assert of("energy meters", READY).says == "RAPL (powercap): package-0"
+    line = of("energy meters", replace(READY, meters=Meters((RAPL,), (NotMeasurable("memory", "it has none"),))))
+    assert line.says == "RAPL (powercap): package-0; memory is not counted: it has none"
+    assert set(line.states.values()) == {"ok"}  # nothing can be done about it
+    closed = of("energy meters", replace(READY, meters=Meters(missing=(CLOSED,))))
+    assert (closed.says, closed.fix) == ("none: root alone may read it", "sudo chmod a+r energy_uj")
 
 
 @pytest.fixture

@@ -6,15 +6,17 @@ import ast
 import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from statistics import fmean
 from typing import Any, Literal
 
 import yaml
 
+from spikelm.catalog.estimators import KEYS
 from spikelm.config.paths import config_dir
 from spikelm.errors import ConfigError
+from spikelm.report.energy_cards import estimates_of
 from spikelm.report.figures.draw_firing import linear_rates
 from spikelm.report.figures.figures import load_figure, series_of
 from spikelm.report.query.selection import Results, SelectedRun
@@ -77,9 +79,42 @@ def load_claims() -> tuple[Claim, ...]:
     )
 
 
-def check_claims(results: Results) -> list[Verdict]:
-    """Every claim on whatever runs of the selection exist."""
+@lru_cache(maxsize=1)
+def load_energy_claims() -> tuple[Claim, ...]:
+    """The paper's claims of energy, and those against a quantised twin, once for each estimator that is not its own.
+
+    A quantity of conf/energy_claims.yaml names a system and one of three networks: network, plain or twin.
+    """
+    raw = yaml.safe_load((config_dir() / "energy_claims.yaml").read_text())
+
+    def of(one: Mapping[str, Any], key: str) -> Claim:
+        ours = {
+            name: Quantity(system=of["system"], measure=f"{CARD}{key}/{of['network']}")
+            for name, of in one["ours"].items()
+        }
+        statement = f"{one['statement']} By {key.replace('_', ' ')}."
+        return Claim(f"{one['id']}-{key}", one["section"], statement, ours, one["holds"], {})
+
+    keys = {True: (KEYS[0], *KEYS[2:]), False: KEYS[2:]}
+    return tuple(of(one, key) for one in raw["claims"] for key in keys[one["paper_rule"]])
+
+
+def check_claims(results: Results, energy: bool = False) -> list[Verdict]:
+    """Every claim on whatever runs of the selection exist; with `energy` those of the other estimators."""
+    if energy:
+        return [check_energy_claim(claim, results) for claim in load_energy_claims()]
     return [check_claim(claim, results) for claim in load_claims()]
+
+
+def check_energy_claim(claim: Claim, results: Results) -> Verdict:
+    """One of `load_energy_claims`; open where runs without an energy card leave open which values fire together."""
+    verdict = check_claim(claim, results)
+    for together in ("always", "never"):
+        ours = {name: replace(one, measure=f"{one.measure}/{together}") for name, one in claim.ours.items()}
+        if check_claim(replace(claim, ours=ours), results).status != verdict.status:
+            reason = "depends on which values fire together, which a run without an energy card does not tell"
+            return replace(verdict, status="not run", numbers={}, reason=reason)
+    return verdict
 
 
 def check_claim(claim: Claim, results: Results) -> Verdict:
@@ -161,12 +196,26 @@ def _value(quantity: Quantity, of_runs: Sequence[Result]) -> float | None:
         losses = [float(one.metrics["loss"] or 0.0) for one in sorted(of_runs, key=lambda one: one.parameters)]
         falls = all(wide < narrow for narrow, wide in itertools.pairwise(losses))
         return float(falls) if name == "losses_fall" else sum(losses)
+    if name.startswith(CARD):
+        return _of_cards(name.removeprefix(CARD), of_runs)
     if name not in SINGLE:
         raise ConfigError(
             f"measure {name!r} of a claim is not known", f"known: {', '.join((*SINGLE, *AVERAGES, *WIDTHS))}"
         )
     values = [SINGLE[name](one) for one in of_runs]
     return None if None in values else fmean(value for value in values if value is not None)
+
+
+def _of_cards(name: str, of_runs: Sequence[Result]) -> float | None:
+    """What an estimator says of a network, in mJ: mean over runs; None where it cannot be said of one of them."""
+    key, network, together = (*name.split("/"), "independent")[:3]
+    values = []
+    for one in of_runs:
+        line = next((line for line in estimates_of(one, together) if line.key == key), None)  # type: ignore[arg-type]
+        if line is None:
+            return None
+        values.append(float(getattr(line, network)))
+    return fmean(values)
 
 
 def glue_mean(table: PaperTable, metrics: Mapping[str, Metrics]) -> float | None:
@@ -180,6 +229,7 @@ def _linears_percent(per_site: Mapping[str, float]) -> float | None:
     return 100 * fmean(rates) if rates else None
 
 
+CARD = "card/"  # begins a measure that an estimator of the energy card gives: card/memory_16_int8/twin
 #: measures that are averages over GLUE: of the runs' own scores, and of the constant predictor's
 AVERAGES: dict[str, Callable[[Result], Metrics]] = {
     "avg": lambda result: result.metrics,

@@ -7,7 +7,7 @@ from functools import lru_cache
 import yaml
 
 from spikelm.config.paths import config_dir
-from spikelm.report.claims.claims import Quantity
+from spikelm.report.claims.claims import CARD, Quantity
 from spikelm.report.show_result import readable
 
 MEASURES = {
@@ -29,10 +29,19 @@ TRUTHS = ("fully", "decoding_fully", "losses_fall")  # measures that are 1 or 0
 
 def quantity_words(quantity: Quantity) -> str:
     """What is measured, of which system, on which task."""
-    what = MEASURES.get(quantity.measure, quantity.measure) if quantity.measure else readable(quantity.metric)
+    what = _measure_words(quantity.measure) if quantity.measure else readable(quantity.metric)
     architecture = ARCHITECTURES.get(quantity.task.partition("/")[0], "BERT")
     system = _system_words(quantity.system).replace("${architecture:}", architecture)
     return f"{system}{f', {quantity.task}' if quantity.task else ''}: {what}"
+
+
+def _measure_words(measure: str) -> str:
+    """A measure, or an estimator of the energy card and the network that it is about."""
+    if not measure.startswith(CARD):
+        return MEASURES.get(measure, measure)
+    key, _, network = measure.removeprefix(CARD).partition("/")
+    whose = {"network": "", "plain": " of the plain model", "twin": " of its quantised twin"}[network]
+    return f"modelled energy{whose} by {key.replace('_', ' ')}, mJ"
 
 
 def value_text(quantity: Quantity | None, value: float) -> str:

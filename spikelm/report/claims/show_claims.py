@@ -63,9 +63,9 @@ def claims_dict(verdicts: Sequence[Verdict], selection: Selection) -> dict[str, 
     return {**where, "where": selection.where, "counts": counts, "claims": [one.to_dict() for one in verdicts]}
 
 
-def write_claims(verdicts: Sequence[Verdict], selection: Selection) -> Path:
-    """claims-<scale>-<source>.json beside the tables."""
-    path = selection.folder / "tables" / f"claims-{selection.suffix}.json"
+def write_claims(verdicts: Sequence[Verdict], selection: Selection, energy: bool = False) -> Path:
+    """claims-<scale>-<source>.json beside the tables; those of energy are energy-claims-<scale>-<source>.json."""
+    path = selection.folder / "tables" / f"{'energy-' if energy else ''}claims-{selection.suffix}.json"
     writable(path.parent)
     write_atomic(path, json.dumps(plain(claims_dict(verdicts, selection)), indent=1, ensure_ascii=False) + "\n")
     return path

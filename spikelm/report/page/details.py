@@ -10,12 +10,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from spikelm.catalog.counts import ProductCount
 from spikelm.catalog.energy import PICOJOULE, Term, site_rate
+from spikelm.catalog.estimators import ESTIMATORS, Estimate
 from spikelm.catalog.kinds import data_unit
 from spikelm.catalog.quantities import bits_text, duration, gigabytes, rate_text, rows_text, token_energy
 from spikelm.config.recorded import to_record
 from spikelm.errors import SpikeLMError
 from spikelm.measure.workload import measured_terms
+from spikelm.report.energy_cards import counts_of, estimates_of
 from spikelm.report.page.better import Better, better
 from spikelm.report.page.charts import CurveChart, Line
 from spikelm.report.page.entries import Record
@@ -94,6 +97,25 @@ class EnergyTable:
 
 
 @dataclass(frozen=True)
+class CardBlock:
+    """One block of a model under each estimator, in mJ, and its products."""
+
+    name: str
+    mj: list[float]
+    products: list[tuple[str, str, int, int]]  # module, what it reads, dense and active operations of one inference
+
+
+@dataclass(frozen=True)
+class ShownCard:
+    """The estimators next to each other, and each block by itself; `seen` says where the counts are from."""
+
+    lines: list[Estimate]
+    blocks: list[CardBlock]
+    keys: list[str]
+    seen: str
+
+
+@dataclass(frozen=True)
 class RunPage:
     """Every block of the page; one that a run does not have is empty."""
 
@@ -104,6 +126,7 @@ class RunPage:
     energy: EnergyTable | None = None
     conversion: list[ConvertedBlock] = field(default_factory=list)
     conversion_lines: list[str] = field(default_factory=list)  # how it was made
+    card: ShownCard | None = None
     audit: SpikeDriven | None = None
     samples: list[Sample] = field(default_factory=list)
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -131,6 +154,7 @@ def details(record: Record) -> RunPage:
         energy=energy_terms(result),
         conversion=converted_blocks(result),
         conversion_lines=list(conversion_lines(result.conversion)) if result.conversion else [],
+        card=_card(result),
         audit=result.spike_driven,
         samples=result.samples[:SAMPLES],
         notes=result.metric_notes,
@@ -288,6 +312,30 @@ def _by_name(terms: Sequence[Term], rates: Mapping[str, float] | None, T: int) -
             )
         )
     return lines
+
+
+def _card(result: Result) -> ShownCard | None:
+    """The energy card: of the run itself, or expected from its sizes and rates."""
+    counts = counts_of(result)
+    if counts is None:
+        return None
+    rows = counts.rows
+    blocks = [
+        CardBlock(
+            block,
+            [one.mj(part, "network") for one in ESTIMATORS],
+            [(_product_name(one), one.reads, one.macs // rows, one.active // rows) for one in part.products],
+        )
+        for block, part in counts.by_block().items()
+    ]
+    watched = f"counted while {counts.rows} rows ran"
+    seen = watched if result.energy_card else "expected from sizes and firing rates: the run has no card"
+    return ShownCard(estimates_of(result), blocks, [f"{one.name}, {one.arithmetic.name}" for one in ESTIMATORS], seen)
+
+
+def _product_name(one: ProductCount) -> str:
+    module = one.module.removeprefix(f"{one.block}.") or one.module
+    return module if one.kind == "linear" or one.kind in module else f"{module}, {one.kind}"
 
 
 def _about(result: Result) -> dict[str, str]:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from statistics import fmean
 from typing import NamedTuple
 
+from spikelm.catalog.estimators import KEYS
 from spikelm.catalog.kinds import LM, kind_of
 from spikelm.catalog.metric_names import lower_is_better
 from spikelm.config.settings.schema import Config
@@ -425,6 +426,8 @@ def system_measures(results: Results, system: str, tuned: Sequence[SelectedRun],
             values[name] = Value(mean, runs)
     if (ratio := _mean([_energy_ratio(one) for one in of_runs])) is not None:
         values["energy_ratio"] = Value(ratio, runs)
+    for name, of_cards in _card_values(of_runs).items():
+        values[name] = Value(of_cards, runs)
     if (rate := _mean([one.firing_rate.mean for one in of_runs])) is not None:
         values["firing"] = Value(100 * rate, runs)
         virtual = [virtual_steps(config, one.firing_rate.virtual_steps) for one in of_runs]
@@ -432,6 +435,21 @@ def system_measures(results: Results, system: str, tuned: Sequence[SelectedRun],
             values["virtual_steps"] = Value(max(steps or 1 for steps in virtual), runs)
         values["events"] = Value(config.time_steps * rate, runs)  # of all time steps, as energy counts them
         values["levels"] = Value(spike_levels(config), runs)
+    return values
+
+
+def _card_values(results: Sequence[Result]) -> dict[str, float]:
+    """What the estimators of the energy cards say, each as a column: in mJ, and over the quantised twin."""
+    cards = [{line.key: line for line in one.energy_card.modelled} for one in results if one.energy_card]
+    if len(cards) < len(results):
+        return {}
+    values: dict[str, float] = {}
+    for key in KEYS[2:]:
+        lines = [card[key] for card in cards if key in card]
+        if len(lines) == len(cards):
+            values[f"energy_{key}"] = fmean(line.network for line in lines)
+            if all(one.spikes and line.twin for one, line in zip(results, lines, strict=True)):
+                values[f"energy_twin_{key}"] = fmean(line.network / line.twin for line in lines)
     return values
 
 

@@ -12,6 +12,7 @@ from statistics import fmean
 
 import yaml
 
+from spikelm.catalog.estimators import KEYS
 from spikelm.config.paths import config_dir
 from spikelm.config.suggestions import nearest
 from spikelm.errors import ConfigError
@@ -40,6 +41,8 @@ MEASURES = {
     "levels": "spikes",
     "discrimination": "discrimination",
     "generation": "generation",
+    **{f"energy_{key}": f"mJ {key.replace('_', ' ')}" for key in KEYS[2:]},
+    **{f"energy_twin_{key}": f"/ twin, {key.replace('_', ' ')}" for key in KEYS[2:]},
     "verdict": "spike-driven",
     "operations": "matrix mul.",
 }

@@ -16,6 +16,7 @@ from spikelm.machine.gpus import PATIENCE as FOR_DRIVER
 from spikelm.machine.gpus import DriverAnswer, ask_driver
 from spikelm.machine.installed import Difference, differences, unmet
 from spikelm.machine.memory import Memory, memory
+from spikelm.machine.meters import Meters, NotMeasurable, find_meters
 from spikelm.machine.questions import Question
 from spikelm.machine.services import Service, hub, unreachable, wandb
 from spikelm.machine.torch_build import PATIENCE as FOR_TORCH
@@ -23,6 +24,7 @@ from spikelm.machine.torch_build import TorchAnswer, ask_torch
 from spikelm.runs.doctor.data_facts import DataFacts, data_facts
 
 FOR_NETWORK = 2.0  # seconds
+FOR_METERS = 2.0
 CONSTRAINTS = PACKAGE.parent / "constraints.txt"
 
 
@@ -54,6 +56,7 @@ class Facts:
     missing_on_gpu: list[Missing]
     cores: int
     memory: Memory | None
+    meters: Meters
     disk: Disk
     hub: Asked
     wandb: Asked
@@ -70,15 +73,18 @@ def gather(runs_dir: Path, scale: str, overrides: Sequence[str]) -> Facts:
     services = [(service, _asked(service)) for service in (hub(), wandb())]
     on_cpu, on_gpu = (Question(lambda device=device: missing_to_compile(device)) for device in ("cpu", "cuda"))  # type: ignore[misc]
     data = {name: data_facts(name, runs_dir, overrides if name == scale else ()) for name in ("minilm", "paper")}
+    drivers_answer = driver.answer(FOR_DRIVER + 1) or DriverAnswer(trouble="nvidia-smi did not answer")
+    meters = Question(lambda: find_meters(drivers_answer.gpus))
     at_hub, at_wandb = (Asked(service, _answered(service, question)) for service, question in services)
     return Facts(
         python=platform.python_version(),
         torch=torch.answer(FOR_TORCH + 1) or TorchAnswer(None, 0, "torch did not answer"),
-        driver=driver.answer(FOR_DRIVER + 1) or DriverAnswer(trouble="nvidia-smi did not answer"),
+        driver=drivers_answer,
         missing_on_cpu=on_cpu.answer(FOR_NETWORK) or [],
         missing_on_gpu=on_gpu.answer(FOR_NETWORK) or [],
         cores=usable_cores(),
         memory=memory(),
+        meters=meters.answer(FOR_METERS) or Meters(missing=(NotMeasurable("meters", "they did not answer"),)),
         disk=_disk(runs_dir),
         hub=at_hub,
         wandb=at_wandb,

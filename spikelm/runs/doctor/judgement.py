@@ -32,6 +32,7 @@ def judged(facts: Facts) -> list[Finding]:
         _compile(facts),
         _memory(facts),
         _cores(facts),
+        _meters(facts),
         _disk(facts),
         _hub(facts.hub, prepared=not facts.data["paper"].missing),
         _wandb(facts.wandb),
@@ -143,6 +144,17 @@ def _cores(facts: Facts) -> Finding:
     enough = facts.cores >= wanted
     fix = f"{CORES_PER_GPU} cores for each GPU (cpus_per_task on Slurm), or trainer.workers=1"
     return finding("cores", f"{facts.cores} usable", fix, paper="ok" if enough else "warning")
+
+
+def _meters(facts: Facts) -> Finding:
+    """No run needs them: without, its measured energy is left out."""
+    missing = facts.meters.missing
+    if facts.meters.found:
+        says = "; ".join([str(facts.meters), *(f"{one.what} is not counted: {one.because}" for one in missing)])
+    else:
+        says = "none: " + "; ".join(one.because for one in missing)
+    fix = "; ".join(one.fix for one in missing if one.fix)
+    return finding("energy meters", says, fix, paper="warning" if fix else "ok")
 
 
 def _disk(facts: Facts) -> Finding:

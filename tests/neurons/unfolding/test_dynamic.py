@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from spikelm.measure.firing import FiringMeter
-from spikelm.measure.watch import unfolded_rate
+from spikelm.measure.watch import look_at_steps
 from spikelm.neurons.unfolding.dynamic import Dynamic
 from spikelm.neurons.unfolding.writing import binary, bitwise, place_values, ternary
 
@@ -152,8 +152,11 @@ def test_a_large_count_is_unfolded_a_few_steps_at_a_time(coding: Coding, monkeyp
         output = model["site"](x)
     assert meter.rates()["site"] == (events / x[0].numel()).tolist()
     assert meter.virtual_steps == int((n - shift).abs().max()) + (coding == "binary")
-    assert unfolded_rate(neuron, x, output) == pytest.approx(float(events.sum() / x.numel()))
-    assert unfolded_rate(neuron, x, output + 1e-3) is None, "a sum that is not the output"
+    seen = look_at_steps(neuron.unfolded_parts(x), output, neuron.per_token)
+    assert (seen.events, seen.virtual_steps) == (int(events.sum()), meter.virtual_steps)
+    assert seen.rate == pytest.approx(float(events.sum() / x.numel()))
+    other = look_at_steps(neuron.unfolded_parts(x), output + 1e-3, neuron.per_token)
+    assert other.rate is None, "a sum that is not the output"
 
 
 @pytest.mark.parametrize("coding", CODINGS)

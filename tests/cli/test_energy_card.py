@@ -1,0 +1,80 @@
+"""spikelm-energy MODEL: the card of a folder, of a function's model, and of a backbone's sizes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import DistilBertConfig, DistilBertModel
+
+from spikelm.cli.energy_command import energy_main
+from spikelm.errors import ConfigError
+
+SIZES = {"vocab_size": 40, "dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 16}
+MACS = 8 * (4 * 16 * 16 + 2 * 16 * 32) + 2 * 8 * 8 * 16  # of 8 tokens
+
+
+def card(capsys: pytest.CaptureFixture[str], *words: str) -> dict:  # type: ignore[type-arg]
+    assert energy_main([*words, "--json"]) == 0
+    told: dict = json.loads(capsys.readouterr().out)  # type: ignore[type-arg]
+    return told
+
+
+def test_a_distilbert_from_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a config.json alone its weights are random; lists of blocks are found in an unknown architecture."""
+    DistilBertConfig(**SIZES, architectures=["DistilBertModel"]).save_pretrained(tmp_path)
+    told = card(capsys, str(tmp_path), "--length", "8", "--rows", "2")
+    assert "weights are random" in told["inputs"]
+    assert told["counts"]["rows"] == 2
+    assert told["modelled"][0]["network"] == pytest.approx(MACS * 4.6e-9)
+    assert told["measured"]["seconds"]["median"] > 0
+    DistilBertModel(DistilBertConfig(**SIZES)).save_pretrained(tmp_path)
+    assert "random;" not in card(capsys, str(tmp_path), "--length", "8")["inputs"]
+
+
+def test_a_function_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = "import torch\ndef net():\n    return torch.nn.Linear(6, 5), (torch.rand(4, 3, 6) < 0.5).float()\n"
+    (tmp_path / "own_nets.py").write_text(made)
+    monkeypatch.chdir(tmp_path)
+    told = card(capsys, "own_nets:net", "T=4", "--rows", "3")
+    (one,) = told["counts"]["products"]
+    assert (one["reads"], one["steps"], one["macs"]) == ("spikes", 4, 4 * 3 * 30)
+    for wrong, message in (("own_nets:other", "no function"), ("not_there:net", "not_there")):
+        with pytest.raises(ConfigError, match=message):
+            energy_main([wrong])
+    with pytest.raises(ConfigError, match="only T"):
+        energy_main(["own_nets:net", "neuron=lif"])
+
+
+def test_the_printed_card_says_what_is_modelled(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["backbone=bert_tiny", "T=2", "--rate", "0.3", "--card", "--length", "16", "--blocks", "--sites"]
+    assert energy_main(words) == 0
+    told = capsys.readouterr().out
+    for part in ("drawn at random at rate 0.3", "pooler.dense", "memory-16", "modelled", "encoder.layer.1.ffn2_in"):
+        assert part in told
+    modelled, measured = told.split("Measured on this machine")
+    assert "Joules" in measured
+    assert "Joules" not in modelled
+
+
+def test_sizes_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert energy_main(["backbone=bert_base", "T=4", "--rate", "0.342", "--estimators"]) == 0
+    told = capsys.readouterr().out
+    assert "51.40" in told
+    assert "13.76" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["backbone=bert_tiny", "--json"], "option of a card"),
+        (["backbone=bert_tiny", "--card"], "64 positions"),
+        (["one", "two"], "several models"),
+    ],
+)
+def test_mistakes(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        energy_main(words)
