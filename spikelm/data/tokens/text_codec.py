@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from spikelm.catalog.kinds import LM, kind_of
 from spikelm.config.settings.schema import Config
 from spikelm.data.sources.text_pairs import load_text_pairs
-from spikelm.data.tokens.bpe import TextPairTokenizer, load_text_pair_tokenizer
+from spikelm.data.tokens.bpe import load_text_pair_tokenizer
 from spikelm.data.tokens.running_text_tokenizer import ENDS, first_token, load_text_tokenizer
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 from spikelm.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from spikelm.catalog.kinds import Kind
 from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch, reversed_rows, step_seed
 from spikelm.data.batches.causal_blocks import CausalBatches
-from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.data.tokens.running_text_tokenizer import end_of_text, load_text_tokenizer, marked
 from spikelm.data.tokens.sentence_split import sentences
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 from spikelm.measure.generated_text import measure_plain_generation
 from spikelm.measure.trained_model import Measured, measure_plain
 from spikelm.models.architecture import Architecture
