@@ -131,9 +131,11 @@ class Seq2SeqStudent(Seq2SeqModule):
     def step_loss(self, batch: Batch) -> Tensor:
         settings = self.settings
         goal = self.teacher(batch)
-        output = self.model(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(settings))
+        output = answered(self.model, batch, settings)
         words = batch.get("label_share", 1.0)
-        loss = settings.losses.labels * words * self.token_loss(output.logits, batch)
+        loss: Tensor = batch["input_ids"].new_zeros((), dtype=torch.float32)
+        if settings.losses.labels:
+            loss = loss + settings.losses.labels * words * self.token_loss(output.logits, batch)
         for weight, part, share in self.parts(output, goal, batch):
             loss = loss + weight * part * batch.get(share, 1.0)
         return loss
@@ -181,7 +183,13 @@ class Seq2SeqTeacher:
     def __call__(self, batch: Batch) -> Any:
         if self.model.device != batch["input_ids"].device:
             self.model.to(batch["input_ids"].device)
-        return self.model(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(self.settings))
+        return answered(self.model, batch, self.settings)
+
+
+def answered(model: Any, batch: Batch, settings: DistillConfig) -> Any:
+    """What a model says to a batch; without its LM head, which costs about as much as all blocks, if nobody looks."""
+    asked = model if settings.losses.labels or settings.losses.logits else model.base_model
+    return asked(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(settings))
 
 
 def recorded(settings: DistillConfig) -> Mapping[str, bool]:

@@ -175,6 +175,7 @@ def test_a_model_that_nothing_is_done_for_is_refused(folder: Path, data: Path, t
     with pytest.raises(ConfigError, match=r"finetune\.steps=0 is a model that nothing is done for") as caught:
         config_of(folder, data, tmp_path, "neuron=bispike")
     assert "convert=only" in str(caught.value.fix)
+    assert config_of(folder, data, tmp_path, "neuron=bispike", "convert=only", "distill=general_rows").only_converts
     with pytest.raises(ConfigError, match="would measure random weights"):
         load_config(["task=mt/wmt14_enfr", "backbone=marian_tiny", "neuron=ann", "finetune.steps=0"])
     with pytest.raises(DataError, match=r"the micro-world .* has no task mt/wmt14_enfr"):

@@ -119,7 +119,7 @@ def check_distill(config: Any) -> None:
             "task=general_distill makes a spiking student; neuron=ann is its teacher", "choose another neuron"
         )
     _check_cache(distill)
-    if config.task.kind == "seq2seq" and config.spiking:
+    if config.task.kind == "seq2seq" and config.distills:
         _refuse_for_labels(distill, config.task.name, "seq2seq", {})
     if distill.targets == "teacher":
         _check_targets(config)

@@ -1,4 +1,4 @@
-"""Batches of text pairs by step number, with the decoder's inputs shifted as BART and mBART do it."""
+"""Batches of text pairs by step number, with the decoder's inputs shifted as BART, mBART and Marian do it."""
 
 from __future__ import annotations
 
