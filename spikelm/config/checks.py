@@ -216,6 +216,11 @@ def check(config: Config) -> None:
         _check_untrained(config, "lm")
     elif config.task.kind == "seq2seq" and config.kind.seq2seq:
         _check_untrained(config, "sequence")
+    elif config.task.generate.most_per_token:
+        raise ConfigError(
+            f"task.generate.most_per_token is for BART, mBART and Marian, not for {config.kind.title}",
+            "task.generate.most_per_token=0",
+        )
     check_source(config.source)
     check_neuron(config.neuron, "neuron")
     check_quantizer(config.weights, "weights")

@@ -58,6 +58,11 @@ class Longest(StoppingCriteria):
         return input_ids.shape[1] - 1 >= most.to(input_ids.device)  # the start token is given
 
 
+def ended(mask: Tensor, most_per_token: float) -> dict[str, Any]:
+    """What generate() is given so that no text is too long for its source; nothing where any length will do."""
+    return {"stopping_criteria": StoppingCriteriaList([Longest(mask.sum(1), most_per_token)])} if most_per_token else {}
+
+
 @dataclass
 class Generator:
     """Decodes batches with the task's settings and keeps what came out, by split and row."""
@@ -94,8 +99,7 @@ class Generator:
     @torch.no_grad()
     def _decode(self, model: Any, batch: Batch, split: int) -> None:
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
-        stop = [Longest(inputs["attention_mask"].sum(1), self.most_per_token)] if self.most_per_token else []
-        ids = model.generate(**inputs, **self.options, stopping_criteria=StoppingCriteriaList(stop))
+        ids = model.generate(**inputs, **self.options, **ended(inputs["attention_mask"], self.most_per_token))
         sizes = batch["attention_mask"].sum(1).tolist()
         pad = model.config.pad_token_id
         for row, source, tokens in zip(batch["rows"].tolist(), sizes, ids.tolist(), strict=True):

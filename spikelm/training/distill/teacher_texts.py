@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock
-from transformers import StoppingCriteriaList
 
 from spikelm.data.batches.text_pair_batches import text_pair_batch
 from spikelm.data.tokens.encode import EncodedTextPairs
@@ -21,7 +20,7 @@ from spikelm.machine.disk import disk_errors
 from spikelm.store.atomic import write_atomic
 from spikelm.store.checksums import broken_seal, file_hash, seal
 from spikelm.store.hashing import digest
-from spikelm.training.generation import Longest
+from spikelm.training.generation import ended
 
 WRITING = 1  # raise when the same teacher and rows no longer give the same texts
 BATCH = 32
@@ -85,9 +84,8 @@ class TeacherTexts:
     def _written(self, data: EncodedTextPairs, rows: Sequence[int], tokenizer: TextPairTokenizer) -> Texts:
         batch = text_pair_batch(data, rows, tokenizer)
         inputs = {name: batch[name].to(self.model.device) for name in ("input_ids", "attention_mask")}
-        stop = [Longest(inputs["attention_mask"].sum(1), self.most_per_token)] if self.most_per_token else []
         with self._autocast():
-            ids = self.model.generate(**inputs, **self.options, stopping_criteria=StoppingCriteriaList(stop))
+            ids = self.model.generate(**inputs, **self.options, **ended(inputs["attention_mask"], self.most_per_token))
         return {row: self._target(tokens, tokenizer) for row, tokens in zip(rows, ids.tolist(), strict=True)}
 
     def _target(self, tokens: list[int], tokenizer: TextPairTokenizer) -> list[int]:
