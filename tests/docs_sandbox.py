@@ -30,12 +30,16 @@ FOLDERS = (
     "BERT",
     "DIR",
     "LLAMA",
+    "MARIAN",
 )
 BART = {"model_type": "bart", "d_model": 768, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 12}
 BART |= {"decoder_attention_heads": 12, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072, "vocab_size": 50265}
 BART |= {"max_position_embeddings": 1024}
 LLAMA = {"model_type": "llama", "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9}
 LLAMA |= {"num_key_value_heads": 3, "intermediate_size": 1536, "vocab_size": 49152, "max_position_embeddings": 2048}
+MARIAN = {**BART, "model_type": "marian", "d_model": 512, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
+MARIAN |= {"encoder_attention_heads": 8, "decoder_attention_heads": 8, "vocab_size": 59514}
+MARIAN |= {"max_position_embeddings": 512}
 MINILM = {"model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12}
 MINILM |= {"intermediate_size": 1536, "vocab_size": 30522, "max_position_embeddings": 512, "type_vocab_size": 2}
 
@@ -65,6 +69,7 @@ def furnish(folder: Path) -> list[Path]:
     (folder / "BERT" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     (folder / "DIR" / "config.json").write_text(json.dumps(BART))
     (folder / "LLAMA" / "config.json").write_text(json.dumps(LLAMA))
+    (folder / "MARIAN" / "config.json").write_text(json.dumps(MARIAN))
     (folder / "jobs.txt").write_text("task=glue/rte neuron=lif\ntask=glue/sst2 neuron=bispike k=3\n")
     for pattern in KEPT:
         (run,) = REFERENCE.glob(pattern)

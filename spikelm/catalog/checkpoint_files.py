@@ -19,7 +19,7 @@ from spikelm.machine.services import cannot_fetch
 
 PACKAGE = "package:"  # package:NAME is the folder model/ of an installed package
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the latter is read by torch with weights_only
-TOKENIZERS = ("tokenizer*.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model")
+TOKENIZERS = ("tokenizer*.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "*.spm")
 #: kinds that backbone=hf recognises by the config.json of the weights: those of transformers' own weights
 RECOGNISED = {
     model_type: name
@@ -62,7 +62,7 @@ DROPOUT = {
     "llama": {"attention_dropout": ("attention_dropout", 0.0)},
 }
 #: model_type of the weights -> backbone's key -> theirs, where they are not BERT's
-SIZES = {"bart": SEQ2SEQ_SIZES, "mbart": SEQ2SEQ_SIZES, "gpt2": GPT2_SIZES}
+SIZES = {**dict.fromkeys(("bart", "mbart", "marian"), SEQ2SEQ_SIZES), "gpt2": GPT2_SIZES}
 
 
 class StatedSizes(Protocol):

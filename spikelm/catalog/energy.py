@@ -152,7 +152,7 @@ def seq2seq_terms(
     beams: int = 1,
     causal: bool = False,
 ) -> list[Term]:
-    """The matmuls of BART or mBART for `source` tokens read and `target` tokens decoded, without the LM head.
+    """The matmuls of BART, mBART or Marian for `source` tokens read and `target` tokens decoded, without the LM head.
 
     Encoder, n tokens:            L [n (4 d^2 + 2 d I) + 2 n^2 d]
     cross keys and values, once:  M 2 n d^2
@@ -303,7 +303,7 @@ def decoder_terms(facts: Mapping[str, Any], length: int, spiking: bool) -> list[
 
 
 def encoder_decoder_terms(facts: Mapping[str, Any], source: int, target: int, beams: int = 1) -> list[Term]:
-    """The matmuls of a saved BART or mBART that writes with a cache, without the LM head, by its `config.json`.
+    """The matmuls of a saved BART, mBART or Marian that writes with a cache, without the LM head, by its `config.json`.
 
     `target` counts decoder steps. The two stacks may have FFNs of different widths.
     """

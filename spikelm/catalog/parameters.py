@@ -39,6 +39,11 @@ def mbart_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
     return bart_parameters(size, pretraining, num_labels) + 2 * 2 * size.hidden
 
 
+def marian_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
+    """A BART whose embeddings have no LayerNorm, and whose sinusoidal positions start at 0."""
+    return bart_parameters(size, pretraining, num_labels) - 2 * 2 * size.hidden - 2 * 2 * size.hidden
+
+
 def spikingformer_parameters(size: Size, pretraining: bool, num_labels: int) -> int:
     """BERT with a norm after each of a layer's six linears in place of its two."""
     return bert_parameters(size, pretraining, num_labels) + size.layers * (_norms(size) - 2 * 2 * size.hidden)

@@ -28,10 +28,10 @@ GENERATE = Manual(
     "spikelm-generate",
     "let a model write: go on with a text, sum it up, translate it",
     "Loads the model of a finished run, or of a folder that save_pretrained wrote, spiking or plain, and prints what "
-    "it writes, token by token. A decoder (Llama and those built like it, GPT-2) goes on with the text; a BART or "
-    "mBART writes what it was trained to write of it. At the end a line on stderr says how many tokens were read and "
-    "written, how fast, how many spikes a token took, and what energy the paper's rule gives for that, beside the "
-    "plain model's: modelled, not metered.",
+    "it writes, token by token. A decoder (Llama and those built like it, GPT-2) goes on with the text; a BART, "
+    "mBART or Marian writes what it was trained to write of it. At the end a line on stderr says how many tokens were "
+    "read and written, how fast, how many spikes a token took, and what energy the paper's rule gives for that, "
+    "beside the plain model's: modelled, not metered.",
     {
         'spikelm-generate 3f2a "Once upon a time"': "the run whose id begins with 3f2a",
         "spikelm-generate FOLDER < prompt.txt": "a saved model, and a text from standard input",
@@ -179,7 +179,7 @@ def _load(writer: Writer) -> Any:
         if not issubclass(cls, GenerationMixin):
             raise ConfigError(
                 f"{writer.folder} holds a {cls.__name__}, which does not write text",
-                "a decoder (Llama and those built like it, GPT-2), a BART or an mBART",
+                "a decoder (Llama and those built like it, GPT-2), a BART, an mBART or a Marian",
             )
         model: Any = load_pretrained(writer.folder, dtype=torch.float32)
     except (OSError, ValueError, RuntimeError, SafetensorError, UnpicklingError) as error:

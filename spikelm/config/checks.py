@@ -213,6 +213,14 @@ def check(config: Config) -> None:
         raise ConfigError(f"select=released: no code was released for {config.task.name}", "select=last or best_dev")
     if config.task.kind == LM:
         _check_language_model(config)
+        _check_untrained(config, "lm")
+    elif config.task.kind == "seq2seq" and config.kind.seq2seq:
+        _check_untrained(config, "sequence")
+    elif config.task.generate.most_per_token:
+        raise ConfigError(
+            f"task.generate.most_per_token is for BART, mBART and Marian, not for {config.kind.title}",
+            "task.generate.most_per_token=0",
+        )
     check_source(config.source)
     check_neuron(config.neuron, "neuron")
     check_quantizer(config.weights, "weights")
@@ -278,14 +286,6 @@ def _check_language_model(config: Config) -> None:
             f"select=best_dev would choose by a test text, as {task.name} has no validation split of its own first",
             'select=last, or task.splits={validation: ""}',
         )
-    if config.finetune.steps == 0 and not config.only_converts:
-        if config.converted:
-            raise ConfigError(
-                f"neuron={config.neuron.name} with finetune.steps=0 is a model that nothing is done for",
-                "convert=only converts the plain model, finetune.steps=200 distill=lm trains a student of it",
-            )
-        if not backbone.path:
-            raise ConfigError("finetune.steps=0 would measure random weights", "backbone.path=FOLDER")
     if backbone.keep_layers is not None:
         raise ConfigError("backbone.keep_layers is for encoders", "backbone.keep_layers=null backbone.layers=N")
     if config.measure.length > backbone.positions:
@@ -293,6 +293,19 @@ def _check_language_model(config: Config) -> None:
             f"measure.length={config.measure.length} is longer than backbone.positions={backbone.positions}",
             f"measure.length={backbone.positions}",
         )
+
+
+def _check_untrained(config: Config, distill: str) -> None:
+    """Where fine-tuning has no steps: weights are measured as they are, or converted; `distill` trains a student."""
+    if config.finetune.steps != 0 or config.only_converts:
+        return
+    if config.converted:
+        raise ConfigError(
+            f"neuron={config.neuron.name} with finetune.steps=0 is a model that nothing is done for",
+            f"convert=only converts the plain model, finetune.steps=200 distill={distill} trains a student of it",
+        )
+    if not config.backbone.path:
+        raise ConfigError("finetune.steps=0 would measure random weights", "backbone.path=FOLDER")
 
 
 def _check_variant(config: Config) -> None:

@@ -67,7 +67,7 @@ def measure_seq2seq(
     options: Mapping[str, Any],
     vocab: int,
 ) -> Measured:
-    """Of BART or mBART: energy at the task's full lengths, teacher-forced, and of what was generated; LM head apart.
+    """Of BART and its kin: energy at the task's full lengths, teacher-forced, and of what was generated; LM head apart.
 
     `lengths` are those of the generated texts, `options` those of generate().
     """

@@ -31,7 +31,7 @@ from spikelm.errors import ConfigError
 from spikelm.measure.firing import FiringMeter
 from spikelm.measure.trained_model import energies
 from spikelm.spiking.conversion import conversion_of
-from spikelm.spiking.sites import ARCHITECTURES, BART, GPT2, LLAMA
+from spikelm.spiking.sites import ARCHITECTURES, BART, GPT2, LLAMA, MARIAN
 
 UNFINISHED = "�"  # of a letter whose last bytes are still to come: up to three bytes of it may be there
 
@@ -209,7 +209,7 @@ def _matmuls(config: Any, read: int, steps: int, beams: int, spiking: bool) -> t
     """The matmuls of reading and writing without the LM head, for all beams; None of a model whose are not known."""
     stacks, length = ARCHITECTURES.get(config.model_type), read + steps - 1
     try:
-        if stacks == BART:
+        if stacks in (BART, MARIAN):
             return encoder_decoder_terms(config.to_dict(), read, steps, beams), ""
         if stacks not in ((GPT2,), (LLAMA,)):
             return None, f"the matmuls of a {config.model_type} are not known: no energy"

@@ -1,6 +1,7 @@
-"""BART and mBART of any size from a config, with neurons where the config asks for them.
+"""BART, mBART and Marian of any size from a config, with neurons where the config asks for them.
 
 BART normalises after each sublayer; mBART before it, with one more LayerNorm behind each stack and scaled embeddings.
+Marian is a BART without a LayerNorm behind its embeddings, which are scaled, and with sinusoidal positions.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import BartConfig, GenerationConfig, MBartConfig
+from transformers import BartConfig, GenerationConfig, MarianConfig, MBartConfig
 
 from spikelm.catalog.checkpoint_files import backbone_folder
 from spikelm.catalog.kinds import kind_of
@@ -22,7 +23,8 @@ from spikelm.models.architecture import Architecture, architecture_of
 from spikelm.models.bert import spiking_if_asked, time_steps_of
 from spikelm.spiking import spiking_class
 
-Seq2SeqConfig = BartConfig | MBartConfig
+Seq2SeqConfig = BartConfig | MBartConfig | MarianConfig
+SCALED = ("mbart", "marian")  # kinds that multiply embeddings by the root of their width; bart-base does not
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ BART_TOKENS = SpecialTokens()
 def seq2seq_config(
     backbone: BackboneConfig, vocab: int | None = None, tokens: SpecialTokens = BART_TOKENS
 ) -> Seq2SeqConfig:
-    """transformers' config of a backbone: post-LN for bart, pre-LN with final LayerNorms for mbart."""
+    """transformers' config of a backbone: post-LN for bart and marian, pre-LN with final LayerNorms for mbart."""
     settings: Seq2SeqConfig = _architecture(backbone).config(
         vocab_size=backbone.vocab if vocab is None else vocab,
         d_model=backbone.hidden,
@@ -56,7 +58,7 @@ def seq2seq_config(
         dropout=backbone.dropout,
         attention_dropout=backbone.attention_dropout,
         init_std=backbone.init,
-        scale_embedding=backbone.kind == "mbart",  # as mbart-large-cc25; bart-base does not scale
+        scale_embedding=backbone.kind in SCALED,
         pad_token_id=tokens.pad,
         bos_token_id=tokens.bos,
         eos_token_id=tokens.eos,
@@ -70,10 +72,11 @@ def build_seq2seq(config: Config, vocab: int | None = None, tokens: SpecialToken
     """A randomly initialised encoder-decoder with its tied LM head."""
     size = config.backbone
     model = _architecture(size).generator(seq2seq_config(size, vocab, tokens))
-    with torch.no_grad():
-        for stack in (model.model.encoder, model.model.decoder):
-            stack.embed_positions.weight.mul_(size.position_init / size.init)
-    return spiking_if_asked(model, config)
+    if size.kind != "marian":  # whose positions are sines
+        with torch.no_grad():
+            for stack in (model.model.encoder, model.model.decoder):
+                stack.embed_positions.weight.mul_(size.position_init / size.init)
+    return spiking_if_asked(_with_fixed_positions(model), config)
 
 
 def load_seq2seq(config: Config, folder: Path) -> nn.Module:
@@ -100,7 +103,9 @@ def load_public(config: Config, vocab: int, tokens: SpecialTokens) -> nn.Module:
         raise CheckpointError(what, "put the tokenizer.json of the weights beside them")
     ids = {"pad_token_id": tokens.pad, "bos_token_id": tokens.bos, "eos_token_id": tokens.eos}
     ids |= {"decoder_start_token_id": tokens.start, "forced_eos_token_id": tokens.eos}
-    model.generation_config = GenerationConfig(**ids)
+    # A decoder that starts with padding never writes it, although its logit may be the highest.
+    never = {"bad_words_ids": [[tokens.pad]]} if tokens.start == tokens.pad else {}
+    model.generation_config = GenerationConfig(**ids, **never)
     for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
         setattr(model.config, name, ids[name])
     return model
@@ -108,10 +113,18 @@ def load_public(config: Config, vocab: int, tokens: SpecialTokens) -> nn.Module:
 
 def _load(cls: Any, folder: Path, size: BackboneConfig) -> Any:
     dropout = {"dropout": size.dropout, "attention_dropout": size.attention_dropout}
-    try:
-        return cls.from_pretrained(folder, dtype=torch.float32, **dropout)  # published weights may be stored in half
+    try:  # published weights may be stored in half
+        return _with_fixed_positions(cls.from_pretrained(folder, dtype=torch.float32, **dropout))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"the model in {folder} cannot be loaded: {error}") from error
+
+
+def _with_fixed_positions(model: Any) -> Any:
+    """The model; a Marian's sines are no weights to train, which transformers forgets when it loads them."""
+    if model.config.model_type == "marian":
+        for stack in (model.model.encoder, model.model.decoder):
+            stack.embed_positions.requires_grad_(False)
+    return model
 
 
 def _architecture(backbone: BackboneConfig) -> Architecture:

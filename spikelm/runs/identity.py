@@ -37,7 +37,7 @@ def identity(config: Config) -> dict[str, Any]:
         "task": decided(_task(config), run),
         "source": _source(config, cache),
         "backbone": decided(config.backbone, run),
-        "starts from": weights_identity(path, cache, with_settings=config.kind.causal) if path else None,
+        "starts from": weights_identity(path, cache, with_settings=config.kind.untrained) if path else None,
         "neuron": {**decided(_neuron(config), run), "T": config.time_steps},
         "weights": decided(config.weights, run),
         "variant": decided(config.variant, run) if config.converted else None,

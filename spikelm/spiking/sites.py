@@ -197,6 +197,9 @@ BART = (
     ),
 )
 
+# Marian has BART's blocks, without a LayerNorm behind the embeddings: what enters the first block is copied over time.
+MARIAN = tuple(replace(stack, entry="layers.0") for stack in BART)
+
 GPT2 = Stack(
     path="",
     blocks="h",
@@ -237,6 +240,7 @@ ARCHITECTURES: dict[str, tuple[Stack, ...]] = {
     "roberta": (BERT,),
     "bart": BART,
     "mbart": BART,
+    "marian": MARIAN,
     "gpt2": (GPT2,),
     **dict.fromkeys(LLAMA_FAMILY, (LLAMA,)),
     "spikingformer": (SPIKINGFORMER,),

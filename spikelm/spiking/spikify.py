@@ -121,7 +121,7 @@ def spikify(
     before. Neurons with an elastic amplitude need a look at data first: see `calibrate`.
 
     Args:
-        model: A model of transformers, with or without a head: BERT, RoBERTa, BART, mBART, GPT-2, or
+        model: A model of transformers, with or without a head: BERT, RoBERTa, BART, mBART, Marian, GPT-2, or
             one of Llama's family (`spikelm/spiking/sites.py` lists them).
         neuron: The name of a neuron as after `neuron=` on the command line ("bispike", "lif", "psn", or one of an
             installed plugin), or a spec, `ClassSpec.of(BiSpike, k=2)`. None leaves activations real, which makes sense

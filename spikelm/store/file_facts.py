@@ -15,8 +15,9 @@ from spikelm.store.atomic import write_atomic
 from spikelm.store.checksums import broken_seal, file_hash, seal
 from spikelm.store.hashing import digest
 
-#: files beside the weights that say what a decoder does with a text
+#: files beside the weights that say what a model does with a text
 SETTINGS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model")
+MARIAN = ("source.spm", "target.spm", "vocab.json")  # a Marian's tokenizer
 READING = 1  # raise when the same files no longer give the same rows or documents
 
 
@@ -55,7 +56,8 @@ def cached_file_hash(path: Path, cache: Path) -> str:
 def weights_identity(path: str, cache: Path, with_settings: bool = False) -> str:
     """Which weights: those of a pinned name by it, all others by their hash, since a place cannot change a result.
 
-    A decoder is also what the files beside its weights say (`with_settings`): its positions, its tokenizer, its marks.
+    A model that may be measured as it is, is also what the files beside its weights say (`with_settings`): its
+    positions, its tokenizer, its marks.
     """
     if pinned(path):
         return f"hub:{path}"
@@ -63,7 +65,8 @@ def weights_identity(path: str, cache: Path, with_settings: bool = False) -> str
     weights = cached_file_hash(weights_file(folder), cache)
     if not with_settings:
         return weights
-    beside = [folder / name for name in SETTINGS]
+    names = (*SETTINGS, *MARIAN) if (folder / MARIAN[0]).is_file() else SETTINGS
+    beside = [folder / name for name in names]
     return digest([weights, {file.name: cached_file_hash(file, cache) for file in beside if file.is_file()}])
 
 

@@ -10,12 +10,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from rich.console import Console
+from torch import Tensor
+from transformers import StoppingCriteria, StoppingCriteriaList
 
 from spikelm.catalog.quantities import duration
 from spikelm.data.batches.by_step import Batch
 from spikelm.measure.text_metrics import entity_accuracy, text_metrics
 
 SAMPLES = 8  # kept with the result
+SHORT = 10  # tokens that a text may have, however short its source is
 
 
 @dataclass
@@ -44,6 +47,22 @@ class ProgressLines:
             self.console.print(line, highlight=False, soft_wrap=True)
 
 
+class Longest(StoppingCriteria):
+    """Ends a text that is too long for its source."""
+
+    def __init__(self, read: Tensor, most_per_token: float) -> None:
+        self.most = SHORT + (most_per_token * read).floor().long()
+
+    def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
+        most = self.most.repeat_interleave(len(input_ids) // len(self.most))  # beams of a text stand side by side
+        return input_ids.shape[1] - 1 >= most.to(input_ids.device)  # the start token is given
+
+
+def ended(mask: Tensor, most_per_token: float) -> dict[str, Any]:
+    """What generate() is given so that no text is too long for its source; nothing where any length will do."""
+    return {"stopping_criteria": StoppingCriteriaList([Longest(mask.sum(1), most_per_token)])} if most_per_token else {}
+
+
 @dataclass
 class Generator:
     """Decodes batches with the task's settings and keeps what came out, by split and row."""
@@ -52,6 +71,7 @@ class Generator:
     splits: Sequence[Split]
     options: Mapping[str, Any]  # of transformers' generate()
     decode: Callable[[Sequence[int]], str]
+    most_per_token: float = 0.0  # as task.generate has it
     always: bool = False  # at every evaluation, not only at the last
     progress: Callable[[int, int], None] | None = None
     entities: Mapping[str, Collection[str]] = field(default_factory=dict)  # words by kind, if they are known
@@ -78,7 +98,8 @@ class Generator:
 
     @torch.no_grad()
     def _decode(self, model: Any, batch: Batch, split: int) -> None:
-        ids = model.generate(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], **self.options)
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        ids = model.generate(**inputs, **self.options, **ended(inputs["attention_mask"], self.most_per_token))
         sizes = batch["attention_mask"].sum(1).tolist()
         pad = model.config.pad_token_id
         for row, source, tokens in zip(batch["rows"].tolist(), sizes, ids.tolist(), strict=True):

@@ -28,15 +28,16 @@ from spikelm.data.batches.by_step import IGNORED, Batch
 from spikelm.data.batches.text_pair_batches import TextPairBatches, evaluation_text_pairs, text_pair_batch
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.text_pairs import load_text_pairs
-from spikelm.data.tokens.bpe import TextPairTokenizer, load_text_pair_tokenizer
+from spikelm.data.tokens.bpe import load_text_pair_tokenizer
 from spikelm.data.tokens.cache import encoded_text_pairs
 from spikelm.data.tokens.encode import EncodedTextPairs
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 from spikelm.measure.generated_text import generate_options, measure_seq2seq
 from spikelm.measure.trained_model import Measured
 from spikelm.models.architecture import Architecture
 from spikelm.models.bart import SpecialTokens, build_seq2seq, load_public, load_seq2seq
 from spikelm.training.best_epoch import select_mode
-from spikelm.training.devices.ranks import summed
+from spikelm.training.devices.ranks import Ranks, summed, training_device
 from spikelm.training.distill.losses import (
     Variances,
     attention_losses,
@@ -46,6 +47,7 @@ from spikelm.training.distill.losses import (
     state_sums,
     weighted,
 )
+from spikelm.training.distill.teacher_texts import TeacherTexts
 from spikelm.training.generation import Generator, ProgressLines, Split
 from spikelm.training.modules import StageModule
 from spikelm.training.optimization import total_steps
@@ -53,6 +55,7 @@ from spikelm.training.places import places, rows_at
 from spikelm.training.stage import Stage, Texts, announced, cache_of
 
 EVALUATION_BATCH = 32
+LOSS_BATCHES = 16  # of the first split at most, spread over it, that the loss is measured on: it costs as much as texts
 INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")
 STATES = {"encoder_hidden_states": "token_places", "decoder_hidden_states": "label_places"}  # and what counts in them
 Tokenizers = Callable[..., TextPairTokenizer]  # of task, source, backbone, text and cache
@@ -85,7 +88,8 @@ class Seq2SeqModule(StageModule):
         self.generator.start()
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        if dataloader_idx == 0:
+        batches = self.trainer.num_val_batches[dataloader_idx]
+        if dataloader_idx == 0 and batch_idx % -(-batches // LOSS_BATCHES) == 0:
             output = self.model(**{name: batch[name] for name in INPUTS}, use_cache=False)
             words = (batch["labels"] != IGNORED).sum()
             self._seen += torch.stack([self.token_loss(output.logits, batch).double() * words, words.double()])
@@ -110,6 +114,8 @@ class Seq2SeqStudent(Seq2SeqModule):
         self.teacher = teacher
         self.settings = settings
         self.variances = Variances()
+        if settings.start.frozen_embeddings:
+            self.model.get_input_embeddings().requires_grad_(False)
 
     def look_ahead(self, parts: Sequence[Batch]) -> None:
         """What the teacher's states vary by over all parts of a step."""
@@ -125,9 +131,11 @@ class Seq2SeqStudent(Seq2SeqModule):
     def step_loss(self, batch: Batch) -> Tensor:
         settings = self.settings
         goal = self.teacher(batch)
-        output = self.model(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(settings))
+        output = answered(self.model, batch, settings)
         words = batch.get("label_share", 1.0)
-        loss = settings.losses.labels * words * self.token_loss(output.logits, batch)
+        loss: Tensor = batch["input_ids"].new_zeros((), dtype=torch.float32)
+        if settings.losses.labels:
+            loss = loss + settings.losses.labels * words * self.token_loss(output.logits, batch)
         for weight, part, share in self.parts(output, goal, batch):
             loss = loss + weight * part * batch.get(share, 1.0)
         return loss
@@ -175,7 +183,13 @@ class Seq2SeqTeacher:
     def __call__(self, batch: Batch) -> Any:
         if self.model.device != batch["input_ids"].device:
             self.model.to(batch["input_ids"].device)
-        return self.model(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(self.settings))
+        return answered(self.model, batch, self.settings)
+
+
+def answered(model: Any, batch: Batch, settings: DistillConfig) -> Any:
+    """What a model says to a batch; without its LM head, which costs about as much as all blocks, if nobody looks."""
+    asked = model if settings.losses.labels or settings.losses.logits else model.base_model
+    return asked(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(settings))
 
 
 def recorded(settings: DistillConfig) -> Mapping[str, bool]:
@@ -184,21 +198,23 @@ def recorded(settings: DistillConfig) -> Mapping[str, bool]:
 
 
 def architecture(kind: Kind) -> Architecture:
-    """BART or mBART of transformers."""
-    return Architecture(
-        config=getattr(transformers, f"{kind.transformers}Config"),
-        generator=getattr(transformers, f"{kind.transformers}ForConditionalGeneration"),
-        text_pairs=text_pairs,
-    )
+    """BART, mBART or Marian of transformers."""
+    config: Any = getattr(transformers, f"{kind.transformers}Config")
+    # Marian's is a MarianMTModel, the others' end in ForConditionalGeneration.
+    generator = transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING[config]
+    return Architecture(config=config, generator=generator, text_pairs=text_pairs)
 
 
 def text_pairs(config: Config, needed: Mapping[str, Path], console: Console) -> Stage:
-    """BART or mBART; a student has its fine-tuned teacher among the `needed`."""
+    """BART, mBART or Marian; a student has its fine-tuned teacher among the `needed`."""
 
     def measure(model: nn.Module, samples: list[Batch], generator: Generator, vocab: int) -> Measured:
         return measure_seq2seq(model, samples, config, generator.lengths, generator.options, vocab)
 
-    stage = text_pairs_stage(config, console, PairTask(partial(_module, config, needed), measure))
+    task = PairTask(partial(_module, config, needed), measure)
+    if config.distills and config.distill.targets == "teacher":
+        task = replace(task, rewritten=partial(_teacher_texts, config, needed["teacher"], console))
+    stage = text_pairs_stage(config, console, task)
     if config.only_converts:
         stage.plain = partial(load_seq2seq, _plain(config), needed["teacher"] / "model")
     return stage
@@ -209,13 +225,15 @@ class PairTask:
     """What tells one model of text pairs from another: its module, its measurement, its tokenizer.
 
     `module` is made for a number of steps, the generator and the tokenizer; `measure` is given a model, its samples,
-    the generator and the number of pieces; `options` of generate() are added to the task's.
+    the generator and the number of pieces; `options` of generate() are added to the task's. `rewritten` gives training
+    rows other targets, of so many steps of their batches.
     """
 
     module: Callable[[int, Generator, TextPairTokenizer], Seq2SeqModule]
     measure: Callable[[nn.Module, list[Batch], Generator, int], Measured]
     tokenizer: Tokenizers = load_text_pair_tokenizer
     options: Mapping[str, Any] | None = None
+    rewritten: Callable[[TextPairBatches, int, str], EncodedTextPairs] | None = None
 
 
 def text_pairs_stage(config: Config, console: Console, pair_task: PairTask) -> Stage:
@@ -224,6 +242,8 @@ def text_pairs_stage(config: Config, console: Console, pair_task: PairTask) -> S
     text, tokenizer, encoded = load_task(config, console, pair_task.tokenizer)
     train = TextPairBatches(encoded["train"], tokenizer, config.seed, stage.batch)
     total = total_steps(stage, train.steps_per_epoch)
+    if pair_task.rewritten:
+        train.data = pair_task.rewritten(train, total, text.content_hash)
     generator = _generator(config, text, tokenizer, console)
     generator.options = {**generator.options, **(pair_task.options or {})}
     module = pair_task.module(total, generator, tokenizer)
@@ -283,6 +303,7 @@ def _generator(config: Config, text: LoadedText, tokenizer: TextPairTokenizer, c
         splits=splits,
         options=generate_options(task.generate),
         decode=lambda ids: tokenizer.decode([ids])[0],
+        most_per_token=task.generate.most_per_token,
         always=select_mode(config) != "last",
         progress=ProgressLines(console, task.name) if config.trainer.progress else None,
         entities=text.entities,
@@ -311,6 +332,23 @@ def _module(
         model.set_attn_implementation("eager")
         teacher.set_attn_implementation("eager")
     return Seq2SeqStudent(model, *training, teacher=Seq2SeqTeacher(teacher, settings), settings=settings)
+
+
+def _teacher_texts(
+    config: Config, teacher: Path, console: Console, train: TextPairBatches, total: int, content: str
+) -> EncodedTextPairs:
+    """The training rows with what the teacher writes of those that so many steps read."""
+    model: Any = load_seq2seq(_plain(config), teacher / "model")
+    rows = sorted({int(row) for step in range(total) for row in train.rows(step)})
+    writer = TeacherTexts(
+        model.eval().to(training_device(config.trainer.accelerator, Ranks())),
+        generate_options(config.task.generate),
+        config.task.generate.most_per_token,
+        config.task.target_length,
+        config.trainer.precision,
+    )
+    said = ProgressLines(console, "the teacher's texts") if config.trainer.progress else None
+    return writer.rewritten(train.data, rows, train.tokenizer, f"{teacher.name} {content}", cache_of(config), said)
 
 
 def _plain(config: Config) -> Config:

@@ -20,9 +20,10 @@ from spikelm.data.batches.text_pair_batches import (
 )
 from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.data.tokens import cache as caching
-from spikelm.data.tokens.bpe import TextPairTokenizer, text_pair_tokenizer, train_bpe
+from spikelm.data.tokens.bpe import text_pair_tokenizer, train_bpe
 from spikelm.data.tokens.cache import encoded_text_pairs
 from spikelm.data.tokens.encode import EncodedTextPairs, encode_text_pairs
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 
 CODES = ("en_XX", "ro_RO")
 

@@ -39,7 +39,7 @@ BART = {
     "max_position_embeddings": 64,
     "decoder_start_token_id": 2,
 }
-SIZES = {"llama": LLAMA, "qwen2": LLAMA, "gpt2": GPT2, "bart": BART, "mbart": BART}
+SIZES = {"llama": LLAMA, "qwen2": LLAMA, "gpt2": GPT2, "bart": BART, "mbart": BART, "marian": BART}
 PROMPT = [7, 31, 12, 5, 44]
 
 
@@ -63,7 +63,8 @@ def spiking(
     kind: str, neuron: str = "bispike", T: int = 1, sizes: dict[str, Any] | None = None, **settings: Any
 ) -> Any:
     model = spikify(plain(kind, **(sizes or {})), neuron, T=T, **settings)
-    return calibrate(model, {"input_ids": torch.randint(3, VOCAB, (4, 9))}).eval()
+    ids = torch.randint(3, VOCAB, (4, 9))
+    return calibrate(model, {"input_ids": ids, **({"decoder_input_ids": ids} if kind == "marian" else {})}).eval()
 
 
 def model_of(kind: str, T: int | None) -> Any:
@@ -71,7 +72,7 @@ def model_of(kind: str, T: int | None) -> Any:
 
 
 @pytest.mark.parametrize("T", [None, 1, 4])
-@pytest.mark.parametrize("kind", ["llama", "gpt2", "bart", "mbart"])
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "bart", "mbart", "marian"])
 def test_the_cache_changes_no_token(kind: str, T: int | None) -> None:
     model = model_of(kind, T)
     cached, whole = (generate(model, PROMPT, Decoding(12, cache=cache)) for cache in (True, False))
@@ -151,7 +152,9 @@ def test_energy_of_a_token_of_one_layer_is_each_spike_times_the_values_it_is_add
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-@pytest.mark.parametrize(("kind", "read"), [("llama", [5]), ("gpt2", [5]), ("bart", PROMPT), ("mbart", PROMPT)])
+@pytest.mark.parametrize(
+    ("kind", "read"), [("llama", [5]), ("gpt2", [5]), ("bart", PROMPT), ("mbart", PROMPT), ("marian", PROMPT)]
+)
 def test_macs_of_a_token_are_those_that_torch_counts_beams_included(kind: str, read: list[int], beams: int) -> None:
     """A decoder reads a single token: where it reads several at once, the upper half of its maps is counted, too."""
     model = plain(kind)

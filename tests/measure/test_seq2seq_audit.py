@@ -13,6 +13,8 @@ from transformers import (
     BartForConditionalGeneration,
     GPT2Config,
     GPT2LMHeadModel,
+    MarianConfig,
+    MarianMTModel,
     MBartConfig,
     MBartForConditionalGeneration,
 )
@@ -21,18 +23,20 @@ from spikelm.catalog.energy import encoder_terms, seq2seq_terms
 from spikelm.cli.audit_table import print_audit
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.measure.audit import audit
+from spikelm.measure.trained_model import prompt
 from spikelm.spiking import spikify
 
 torch.set_num_threads(1)
 BISPIKE = ClassSpec("spikelm.neurons.bispike.BiSpike")
 HOW = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
 LAYERS, HIDDEN, FFN = 2, 32, 64
-KINDS = ("bart", "mbart", "gpt2")
+KINDS = ("bart", "mbart", "marian", "gpt2")
 
 
 def batch(kind: str) -> dict[str, Tensor]:
     ids = torch.randint(4, 50, (3, 8), generator=torch.Generator().manual_seed(1))
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    read = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    return {**read, "decoder_input_ids": ids} if kind == "marian" else read  # the others shift what they read
 
 
 def made(kind: str, T: int = 0, attention: str = "eager", neuron: ClassSpec = BISPIKE) -> Any:
@@ -48,6 +52,8 @@ def made(kind: str, T: int = 0, attention: str = "eager", neuron: ClassSpec = BI
         config, cls = (BartConfig, BartForConditionalGeneration)
         if kind == "mbart":
             config, cls = (MBartConfig, MBartForConditionalGeneration)
+        if kind == "marian":
+            config, cls = (MarianConfig, MarianMTModel)
         model = cls(config(**size, **ids))
     if T:
         spikify(model, neuron, T).train()(**batch(kind))
@@ -59,7 +65,7 @@ def made(kind: str, T: int = 0, attention: str = "eager", neuron: ClassSpec = BI
 @pytest.mark.parametrize("T", [1, 4])
 @pytest.mark.parametrize("kind", KINDS)
 def test_spiking_models_are_fully_spike_driven(kind: str, T: int, attention: str, generate: dict | None) -> None:
-    report = audit(made(kind, T, attention), batch(kind), T, generate=generate)
+    report = audit(made(kind, T, attention), prompt(batch(kind)) if generate else batch(kind), T, generate=generate)
     assert report.verdict == "fully"
     assert report.real_valued == ["lm_head"]
     assert report.silent == []
@@ -69,7 +75,7 @@ def test_spiking_models_are_fully_spike_driven(kind: str, T: int, attention: str
 @pytest.mark.parametrize("generate", [None, HOW])
 @pytest.mark.parametrize("kind", KINDS)
 def test_ann_is_not(kind: str, generate: dict | None) -> None:
-    report = audit(made(kind), batch(kind), 1, generate=generate)
+    report = audit(made(kind), prompt(batch(kind)) if generate else batch(kind), 1, generate=generate)
     assert report.verdict == "none"
 
 

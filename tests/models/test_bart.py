@@ -23,7 +23,13 @@ SMALL = ["backbone.hidden=32", "backbone.heads=4", "backbone.intermediate=64", "
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
-    [("bart_base", 139_420_416), ("mbart_large", 610_851_840), ("bart_mini", None), ("mbart_mini", None)],
+    [
+        ("bart_base", 139_420_416),
+        ("mbart_large", 610_851_840),
+        ("bart_mini", None),
+        ("mbart_mini", None),
+        ("marian_tiny", None),
+    ],
 )
 @pytest.mark.parametrize("neuron", ["ann", "bispike"])
 def test_published_parameter_counts(name: str, wanted: int | None, neuron: str) -> None:
@@ -53,7 +59,7 @@ def test_a_backbone_becomes_the_model_it_describes(name: str, cls: type) -> None
     assert ((made[:, -1] == TOKENS.eos) | (made[:, -1] == TOKENS.pad)).all()
 
 
-@pytest.mark.parametrize("name", ["bart_mini", "mbart_mini"])
+@pytest.mark.parametrize("name", ["bart_mini", "mbart_mini", "marian_tiny"])
 def test_a_student_starts_from_its_teacher_and_goes_on_from_itself(name: str, tmp_path: Path) -> None:
     teacher = build_seq2seq(load_config([f"backbone={name}", "neuron=ann", *SMALL]), tokens=TOKENS)
     teacher.save_pretrained(tmp_path / "teacher")
@@ -64,7 +70,8 @@ def test_a_student_starts_from_its_teacher_and_goes_on_from_itself(name: str, tm
     state = student.state_dict()
     assert all(torch.equal(state[key], value) for key, value in teacher.state_dict().items())
     assert not any(neuron.ready for neuron in neurons(student))
-    student.train()(input_ids=torch.randint(4, 60, (2, 7)))
+    ids = torch.randint(4, 60, (2, 7))
+    student.train()(input_ids=ids, decoder_input_ids=ids)
     student.save_pretrained(tmp_path / "student")
     again = load_seq2seq(config, tmp_path / "student")
     assert [n.alpha.tolist() for n in neurons(again)] == [n.alpha.tolist() for n in neurons(student)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BartConfig, BertConfig, GPT2Config, MBartConfig
+from transformers import BartConfig, BertConfig, GPT2Config, MarianConfig, MBartConfig
 
 from spikelm.config.settings.specs import ClassSpec
 
@@ -69,9 +69,11 @@ def batch() -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture
-def small_seq2seq() -> Callable[..., BartConfig | MBartConfig]:
-    def config(kind: str = "bart", **changes: Any) -> BartConfig | MBartConfig:
-        return (BartConfig if kind == "bart" else MBartConfig)(**{**SEQ2SEQ, **changes})
+def small_seq2seq() -> Callable[..., BartConfig | MBartConfig | MarianConfig]:
+    def config(kind: str = "bart", **changes: Any) -> BartConfig | MBartConfig | MarianConfig:
+        if kind == "marian":  # as they are published: pads begin the decoder's texts, embeddings are scaled
+            changes = {"decoder_start_token_id": 1, "scale_embedding": True, "pad_token_id": 1, **changes}
+        return {"bart": BartConfig, "mbart": MBartConfig, "marian": MarianConfig}[kind](**{**SEQ2SEQ, **changes})
 
     return config
 

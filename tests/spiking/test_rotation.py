@@ -13,6 +13,7 @@ from transformers import (
     BartForConditionalGeneration,
     BertForSequenceClassification,
     GPT2LMHeadModel,
+    MarianMTModel,
     MBartForConditionalGeneration,
     RobertaConfig,
     RobertaForMaskedLM,
@@ -95,13 +96,14 @@ def small_roberta() -> Any:
     return RobertaForMaskedLM(RobertaConfig(vocab_size=90, max_position_embeddings=24, pad_token_id=1, **sizes))
 
 
-@pytest.fixture(params=["bert", "roberta", "bart", "mbart", "gpt2"])
+@pytest.fixture(params=["bert", "roberta", "bart", "mbart", "marian", "gpt2"])
 def plain(request: pytest.FixtureRequest, small: Any, small_seq2seq: Any, small_gpt2: Any) -> Any:
     make = {
         "bert": lambda: BertForSequenceClassification(small(initializer_range=0.3)),
         "roberta": small_roberta,
         "bart": lambda: BartForConditionalGeneration(small_seq2seq()),
         "mbart": lambda: MBartForConditionalGeneration(small_seq2seq("mbart")),
+        "marian": lambda: MarianMTModel(small_seq2seq("marian")),
         "gpt2": lambda: GPT2LMHeadModel(small_gpt2()),
     }
     model = make[request.param]().eval()
@@ -117,6 +119,8 @@ def plain(request: pytest.FixtureRequest, small: Any, small_seq2seq: Any, small_
 def test_a_rotated_model_without_rounding_gives_what_the_plain_one_gives(
     plain: Any, batch: dict[str, Tensor], T: int, tmp_path: Path
 ) -> None:
+    if plain.config.model_type == "marian":
+        batch = {**batch, "decoder_input_ids": batch["input_ids"]}
     expected = plain(**batch).logits
     before = {name: value.clone() for name, value in plain.state_dict().items()}
     model: Any = spikify(plain, PASS, T=T, rotation="hadamard", rotation_seed=3).eval()

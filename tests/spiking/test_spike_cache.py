@@ -14,7 +14,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from transformers import BartForConditionalGeneration, DynamicCache, GPT2LMHeadModel, MBartForConditionalGeneration
+from transformers import (
+    BartForConditionalGeneration,
+    DynamicCache,
+    GPT2LMHeadModel,
+    MarianMTModel,
+    MBartForConditionalGeneration,
+)
 from transformers.cache_utils import EncoderDecoderCache
 
 from spikelm.config import trust
@@ -43,7 +49,12 @@ CODES = {
     "phase": ClassSpec("spikelm.neurons.unfolding.phase.Phase"),
 }
 UNBOUNDED = ClassSpec("spikelm.neurons.unfolding.dynamic.Dynamic")
-MODELS = {"bart": BartForConditionalGeneration, "mbart": MBartForConditionalGeneration, "gpt2": GPT2LMHeadModel}
+MODELS = {
+    "bart": BartForConditionalGeneration,
+    "mbart": MBartForConditionalGeneration,
+    "marian": MarianMTModel,
+    "gpt2": GPT2LMHeadModel,
+}
 WAYS: dict[str, dict[str, Any]] = {
     "greedy": {},
     "beams": {"num_beams": 4, "num_return_sequences": 3, "early_stopping": True, "length_penalty": 2.0},
@@ -63,7 +74,7 @@ def made(kind: str, small_seq2seq: Any, small_gpt2: Any, neuron: dict, T: int, *
     model: Any = spikify(MODELS[kind](config).double(), neuron, T).train()
     ids = torch.randint(4, 90, (3, 9))
     with torch.no_grad():
-        model(input_ids=ids)
+        model(input_ids=ids, **({"decoder_input_ids": ids} if kind == "marian" else {}))
     return model.eval()
 
 

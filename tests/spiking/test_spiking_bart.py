@@ -1,4 +1,4 @@
-"""Spiking BART and mBART: sites, a loop over time steps as oracle, the encoder's hand-over, saving."""
+"""Spiking BART, mBART and Marian: sites, a loop over time steps as oracle, the encoder's hand-over, saving."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from transformers import (
     BartForCausalLM,
     BartForConditionalGeneration,
     BartModel,
+    MarianModel,
+    MarianMTModel,
     MBartForConditionalGeneration,
     MBartModel,
 )
@@ -28,7 +30,8 @@ SELF = ["qkv_in", "key_out", "value_out", "attn_out_in"]
 CROSS = ["cross_q_in", "cross_kv_in", "cross_key_out", "cross_value_out", "cross_out_in"]
 FFN = ["ffn1_in", "ffn2_in"]
 MEMORYLESS = ("key_out", "value_out")
-MODELS = {"bart": BartForConditionalGeneration, "mbart": MBartForConditionalGeneration}
+MODELS = {"bart": BartForConditionalGeneration, "mbart": MBartForConditionalGeneration, "marian": MarianMTModel}
+BASES = {"bart": BartModel, "mbart": MBartModel, "marian": MarianModel}
 
 
 def inputs(batch: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -68,6 +71,12 @@ def linear(module: Any, x: Tensor) -> Tensor:
 
 def normed(module: Any, x: Tensor) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], module.weight, module.bias)
+
+
+def sines(tokens: int, width: int) -> Tensor:
+    """Position p of pair i turns by p / 10000^(2 i / width): all sines, then all cosines."""
+    turns = torch.arange(tokens).double()[:, None] / 10000 ** (torch.arange(0, width, 2).double() / width)
+    return torch.cat([turns.sin(), turns.cos()], dim=1).float()  # as transformers keeps them
 
 
 class Loop:
@@ -120,8 +129,12 @@ class Loop:
 
     def run(self, model: Any, batch: dict[str, Tensor], T: int, mean_source: bool) -> tuple[Tensor, Tensor]:
         def embed(stack: Any, ids: Tensor) -> Tensor:
+            if not hasattr(stack, "layernorm_embedding"):  # Marian
+                return stack.embed_tokens.weight[ids] * width**0.5 + sines(ids.shape[1], width)
             positions = stack.embed_positions.weight[2 : 2 + ids.shape[1]]
             return normed(stack.layernorm_embedding, stack.embed_tokens.weight[ids] + positions)
+
+        width = model.config.d_model
 
         def stack(part: Any, name: str, x: Tensor, mask: Tensor, cross: tuple | None, t: int) -> Tensor:
             pre = hasattr(part, "layer_norm")  # mBART
@@ -140,12 +153,13 @@ class Loop:
 
 @pytest.mark.parametrize("cross", ["step", "mean"])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("cls", [BartModel, MBartModel])
-def test_a_loop_over_time_steps_gives_the_same(small_seq2seq, bispike, batch, cls, attention: str, cross: str) -> None:
-    kind = "bart" if cls is BartModel else "mbart"
+@pytest.mark.parametrize("kind", BASES)
+def test_a_loop_over_time_steps_gives_the_same(
+    small_seq2seq, bispike, batch, kind: str, attention: str, cross: str
+) -> None:
     size = small_seq2seq(kind, encoder_layers=1, decoder_layers=1, attn_implementation=attention)
     data = inputs(batch)
-    model = trained(cls(size).double(), bispike, 4, data, cross=cross)
+    model = trained(BASES[kind](size).double(), bispike, 4, data, cross=cross)
     with torch.no_grad():
         found = model(**data)
         encoded, decoded = Loop(model).run(model, data, 4, cross == "mean")

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from spikelm.training.generation import SAMPLES, Generator, ProgressLines, Split
+from spikelm.training.generation import SAMPLES, SHORT, Generator, ProgressLines, Split, ended
 
 PAD, START, END = 1, 2, 3
 WORDS = {4: "pisica", 5: "doarme", 6: "câinele"}
@@ -71,6 +71,18 @@ def test_rows_come_back_in_order_with_scores_lengths_and_notes() -> None:
     assert made.notes["bleu"].startswith("nrefs:1|case:mixed")
     assert made.notes["empty_test"] == "1 of 1 predictions are empty"
     assert "empty" not in made.notes
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_text_ends_with_its_source(beams: int) -> None:
+    """Of sources with 4 and 1 tokens: texts of 10 + 1.5 * 4 = 16 and 10 + 1.5 = 11 tokens behind the start."""
+    assert SHORT == 10
+    mask = torch.tensor([[1, 1, 1, 1], [1, 0, 0, 0]])
+    (longest,) = ended(mask, 1.5)["stopping_criteria"]
+    ends = {length: longest(torch.zeros(2 * beams, 1 + length), None).tolist() for length in (10, 11, 15, 16)}
+    none, short, both = ([first] * beams + [second] * beams for first, second in ((0, 0), (0, 1), (1, 1)))
+    assert ends == {10: none, 11: short, 15: short, 16: both}
+    assert ended(mask, 0.0) == {}
 
 
 def test_few_samples_are_kept() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spikelm.catalog.kinds import LM
-from spikelm.config.settings.fields import FINE_TUNING, GENERAL, NO_RUN, PRETRAINING, setting
+from spikelm.config.settings.fields import FINE_TUNING, GENERAL, LEFT_OUT, NO_RUN, PRETRAINING, setting
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 
@@ -89,6 +89,10 @@ class DistillConfig:
     logits: LogitsConfig = setting(LogitsConfig)
     states: StatesConfig = setting(StatesConfig)
     rows: ImitatedRowsConfig = setting(ImitatedRowsConfig)
+    # The texts to learn to write: the task's references, or what the teacher writes of each source that is read.
+    targets: str = setting(
+        "references", Rule(choices=("references", "teacher")), STUDENTS, counts_as={"references": LEFT_OUT}
+    )
     # Share of the steps that learn from the layers alone, before the others learn from the logits alone.
     layers_first: float = setting(0.0, Rule(least=0, below=1), STUDENTS)
     # Pretraining starts from the plain pretrained model and imitates it (BiPFT); the teacher's id decides.
@@ -115,9 +119,10 @@ def check_distill(config: Any) -> None:
             "task=general_distill makes a spiking student; neuron=ann is its teacher", "choose another neuron"
         )
     _check_cache(distill)
-    if config.task.kind == "seq2seq" and config.spiking:
-        frozen = {"start.frozen_embeddings": distill.start.frozen_embeddings}
-        _refuse_for_labels(distill, config.task.name, "seq2seq", frozen)
+    if config.task.kind == "seq2seq" and config.distills:
+        _refuse_for_labels(distill, config.task.name, "seq2seq", {})
+    if distill.targets == "teacher":
+        _check_targets(config)
     if config.task.kind == LM and config.distills:
         more = {
             "losses.attention": distill.losses.attention,
@@ -142,6 +147,16 @@ def check_distill(config: Any) -> None:
             "distill.states.reduction=rows is the sum of the plain squared errors of all layers",
             "distill.states.scaled=false distill.states.layers=all",
         )
+
+
+def _check_targets(config: Any) -> None:
+    said = "distill.targets=teacher"
+    if config.task.kind != "seq2seq" or not config.kind.seq2seq:
+        raise ConfigError(
+            f"{said} is for an encoder-decoder on text pairs, not for {config.task.name}", "distill.targets=references"
+        )
+    if not config.distill.from_teacher:
+        raise ConfigError(f"{said}, but nothing is taken from a teacher", "distill=sequence")
 
 
 def _check_cache(distill: DistillConfig) -> None:

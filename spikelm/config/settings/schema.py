@@ -163,7 +163,7 @@ class Config(Composed):
         """The stage this run trains; that of a conversion has no steps, only the batches that set the amplitudes."""
         own = {"pretrain": self.pretrain, "general": self.general}.get(self.task.kind, self.finetune)
         if not self.only_converts:
-            if self.task.kind == LM and own.steps == 0:  # how it would have been trained says nothing
+            if own.steps == 0 and self.backbone.path:  # how it would have been trained says nothing
                 return StageConfig(steps=0, max_length=self.task.window or own.max_length)
             return own
         stage = GeneralConfig(task_rows=own.task_rows) if isinstance(own, GeneralConfig) else StageConfig()

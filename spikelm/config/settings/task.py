@@ -25,6 +25,9 @@ class GenerateConfig:
     max_length: int = setting(64, Rule(whole=True, least=1))
     length_penalty: float = setting(1.0, Rule())
     no_repeat_ngram: int = setting(0, COUNT)  # words in a row that no text has twice; 0: any
+    # Tokens written at most for each token read, beside ten that any text may have; 0: any number. A model that repeats
+    # itself without an end would keep its whole batch waiting.
+    most_per_token: float = setting(0.0, Rule(least=0), counts_as={0.0: LEFT_OUT})
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Batches of text pairs by step number, with the decoder's inputs shifted as BART and mBART do it."""
+"""Batches of text pairs by step number, with the decoder's inputs shifted as BART, mBART and Marian do it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from spikelm.data.batches.by_step import IGNORED, Batch, EpochBatches, shard_batch
-from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.data.tokens.encode import EncodedTextPairs
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 
 
 def text_pair_batch(data: EncodedTextPairs, rows: Sequence[int] | np.ndarray, tokenizer: TextPairTokenizer) -> Batch:

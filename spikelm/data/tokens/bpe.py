@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -15,6 +14,8 @@ from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.source_identity import tokenizer_file
+from spikelm.data.tokens.marian_tokenizer import is_marian, marian_tokenizer
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 from spikelm.data.tokens.tokenizer import trained_once
 from spikelm.errors import ConfigError, DataError
 
@@ -22,44 +23,6 @@ SPECIAL_TOKENS: tuple[str, ...] = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  #
 TOKENIZER_ROWS = 20_000  # of the training rows, that pieces are counted in
 OTHER_FILES = (("vocab.json", "merges.txt"), ("sentencepiece.bpe.model",))  # BART's and mBART's, without tokenizer.json
 BYTES = 256  # each is a piece: any text can be written, and read back as it was
-Frame = tuple[tuple[int, ...], tuple[int, ...]]  # ids before and after a text
-
-
-@dataclass(frozen=True)
-class TextPairTokenizer:
-    """Texts to ids and back. BART: <s> x </s>, both sides; mBART: x </s> en_XX and y </s> ro_RO."""
-
-    tokenizer: Tokenizer
-    source_frame: Frame
-    target_frame: Frame
-    bos: int
-    pad: int
-    eos: int
-    decoder_start: int  # the first token that the decoder reads: </s>, or the code of the target's language
-
-    @property
-    def vocab_size(self) -> int:
-        return int(self.tokenizer.get_vocab_size())
-
-    def encode_sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """Each source in its frame, the text cut so that both fit."""
-        return self._encode(texts, self.source_frame, max_length)
-
-    def encode_targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """Each target in its frame: the labels."""
-        return self._encode(texts, self.target_frame, max_length)
-
-    def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
-        """Texts without special tokens; negative ids (labels that do not count) are left out."""
-        cleaned = [[int(id) for id in row if id >= 0] for row in rows]
-        texts: list[str] = self.tokenizer.decode_batch(cleaned, skip_special_tokens=True)
-        return texts
-
-    def _encode(self, texts: Sequence[str], frame: Frame, max_length: int) -> list[list[int]]:
-        before, after = frame
-        room = max_length - len(before) - len(after)
-        encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return [[*before, *encoding.ids[:room], *after] for encoding in encodings]
 
 
 def text_pair_tokenizer(tokenizer: Tokenizer, languages: Sequence[str] = ()) -> TextPairTokenizer:
@@ -102,6 +65,8 @@ def load_text_pair_tokenizer(
     task: TaskConfig, source: SourceConfig, backbone: BackboneConfig, text: LoadedText, cache: Path
 ) -> TextPairTokenizer:
     """The backbone's own, a tokenizer.json of the user's, or one trained on both sides of the task's training rows."""
+    if backbone.path and is_marian(folder := weights_folder(backbone.path)):
+        return marian_tokenizer(folder)
     if backbone.path:
         return text_pair_tokenizer(tokenizer_of_weights(backbone.path), task.languages)
     if source.tokenizer:

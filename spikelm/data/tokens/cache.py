@@ -16,10 +16,10 @@ from tokenizers import Tokenizer
 from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.streams import chunks
-from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.data.tokens.encode import EncodedRows, EncodedTextPairs, encode_documents, encode_rows, encode_text_pairs
 from spikelm.data.tokens.manifest import is_prepared
 from spikelm.data.tokens.packed import PackedDocuments, write_documents
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 from spikelm.errors import DataError
 from spikelm.machine.disk import disk_errors
 from spikelm.store.checksums import damaged_in, seal_folder, whole_folder
@@ -50,7 +50,7 @@ def encoded_text_pairs(
     settings = {
         "columns": list(task.columns),
         "lengths": [task.source_length, task.target_length],
-        "frames": [tokenizer.source_frame, tokenizer.target_frame],
+        **tokenizer.facts,
     }
     folder = _folder(cache, text.content_hash, split, tokenizer.tokenizer, settings)
     return EncodedTextPairs(**_arrays(folder, lambda: vars(encode_text_pairs(task, text.splits[split], tokenizer))))

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.streams import chunks
-from spikelm.data.tokens.bpe import TextPairTokenizer
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 
 UNLABELLED = -100  # torch's ignored class
 CHUNK = 1000  # text pairs tokenised at a time: what the tokenizer notes on each token is many times its id

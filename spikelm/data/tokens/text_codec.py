@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from spikelm.catalog.kinds import LM, kind_of
 from spikelm.config.settings.schema import Config
 from spikelm.data.sources.text_pairs import load_text_pairs
-from spikelm.data.tokens.bpe import TextPairTokenizer, load_text_pair_tokenizer
+from spikelm.data.tokens.bpe import load_text_pair_tokenizer
+from spikelm.data.tokens.marian_tokenizer import is_marian, marian_tokenizer
 from spikelm.data.tokens.running_text_tokenizer import ENDS, first_token, load_text_tokenizer
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 from spikelm.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ FILES = (
     ("vocab.json", "merges.txt"),
     ("tokenizer.model",),
     ("sentencepiece.bpe.model",),
-    ("source.spm", "target.spm", "vocab.json"),
 )
 WHOLE = 1 << 30  # tokens of a text that is not cut
 
@@ -53,6 +54,8 @@ class TextCodec:
 
 def codec_of_folder(folder: Path, pairs: bool) -> TextCodec:
     """That of a saved model; of an encoder-decoder (`pairs`) what is written is a text of its own."""
+    if pairs and is_marian(folder):
+        return _pair_codec(marian_tokenizer(folder), WHOLE)
     return _codec(_saved_tokenizer(folder), folder, pairs)
 
 

@@ -13,8 +13,8 @@ from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.loaded import LoadedText
-from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.data.tokens.sentence_split import sentences
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 from spikelm.data.tokens.tokenizer import load_tokenizer
 
 BOS, EOS, LINE = "[unused0]", "[unused1]", "[unused2]"  # pieces that a BERT has never used, as BERTSUM takes them

@@ -10,8 +10,8 @@ from spikelm.config.settings.backbone import BackboneConfig
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.data.sources.loaded import LoadedText
-from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.data.tokens.running_text_tokenizer import end_of_text, load_text_tokenizer
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 
 PROMPT = "\nTL;DR:"
 

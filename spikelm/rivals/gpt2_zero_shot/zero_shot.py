@@ -15,8 +15,8 @@ from spikelm.catalog.checkpoint_files import weights_folder
 from spikelm.catalog.energy import Term, causal_terms, energy_mj, lm_head_terms
 from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import Batch, reversed_rows, step_seed
-from spikelm.data.tokens.bpe import TextPairTokenizer
 from spikelm.data.tokens.sentence_split import sentences
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 from spikelm.measure.generated_text import measure_plain_generation
 from spikelm.measure.trained_model import Measured
 from spikelm.models.gpt2 import load_gpt2

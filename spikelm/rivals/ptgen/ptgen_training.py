@@ -15,7 +15,7 @@ from spikelm.catalog.energy import energy_mj, pointer_terms
 from spikelm.catalog.kinds import Kind
 from spikelm.config.settings.schema import Config
 from spikelm.data.batches.by_step import IGNORED, Batch
-from spikelm.data.tokens.bpe import TextPairTokenizer
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 from spikelm.measure.generated_text import measure_plain_generation
 from spikelm.measure.trained_model import Measured
 from spikelm.models.architecture import Architecture

@@ -13,7 +13,8 @@ from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
 from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.streams import Stream
-from spikelm.data.tokens.bpe import TextPairTokenizer, text_pair_tokenizer, tokenizer_texts
+from spikelm.data.tokens.bpe import text_pair_tokenizer, tokenizer_texts
+from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 from spikelm.data.tokens.tokenizer import trained_once
 
 #: a line's end is a word: highlights stay one per line
