@@ -40,7 +40,7 @@ def export_main(argv: Sequence[str]) -> int:
     """Export a finished run, and compare the two models on its dev set."""
     parser = ManualParser(EXPORT)
     parser.add_argument("run", metavar="RUN", help=RUN)
-    parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32", help="of the linears")
+    parser.add_argument("--precision", choices=("fp32", "int8", "event"), default="fp32", help="of the linears")
     parser.add_argument(
         "--out", metavar="FOLDER", help=f"the folder to write (default: RUN/exported-PRECISION; {OF_OTHERS})"
     )

@@ -68,10 +68,10 @@ def refuse(model: Any, precision: str = "fp32") -> None:
 
 def _refuse_code(neuron: CodedNeuron, precision: str) -> None:
     """Whole numbers have to fit a byte to be multiplied as such."""
-    if precision == "int8" and neuron.rule.dtype != torch.int8:
+    if precision != "fp32" and neuron.rule.dtype != torch.int8:
         count = "no bound" if isinstance(neuron, Dynamic) else f"{neuron.rule.high - neuron.rule.low + 1} levels"
         raise ConfigError(
-            f"the numbers of {type(neuron).__name__} at {neuron.site} have {count}: int8 holds 255 of them at most",
+            f"the numbers of {type(neuron).__name__} at {neuron.site} have {count}: a byte holds 255 of them at most",
             "precision=fp32, or fewer levels",
         )
 
