@@ -70,7 +70,9 @@ def linear_of(config: ExportedBertConfig, inputs: int, outputs: int) -> SpikeLin
         raise ConfigError(f"precision={config.precision} is not known", f"one of: {', '.join(PRECISIONS)}")
     if config.precision != "event":
         return SpikeLinear(inputs, outputs, config.heights, config.precision)
-    return EventLinear(inputs, outputs, config.heights, 1 if config.code is None else config.coded_neuron().rule.largest)
+    return EventLinear(
+        inputs, outputs, config.heights, 1 if config.code is None else config.coded_neuron().rule.largest
+    )
 
 
 class ExportedLayer(nn.Module):
@@ -92,14 +94,14 @@ class ExportedLayer(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None, batch: int) -> Tensor:
         """x is (T, B*n, H); mask (T*B, 1, 1, n) says which keys are there."""
         hidden = x.shape[-1]
-        qkv = self.fire(self.qkv, x, "qkv_in")
+        qkv = self.fire.into(self.qkv, x, "qkv_in")
         kv = self.fire.keys_and_values(qkv[..., hidden:])
         query, key, value = (self._split(part, batch) for part in (qkv[..., :hidden], *kv))
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         context = context.transpose(1, 2).reshape(x.shape)
-        x = self.attention_norm(self.fire(self.attention_output, context, "attn_out_in", x))
-        inner = self.activation(self.fire(self.intermediate, x, "ffn1_in"))
-        return self.output_norm(self.fire(self.output, inner, "ffn2_in", x))
+        x = self.attention_norm(self.fire.into(self.attention_output, context, "attn_out_in", x))
+        inner = self.activation(self.fire.into(self.intermediate, x, "ffn1_in"))
+        return self.output_norm(self.fire.into(self.output, inner, "ffn2_in", x))
 
     def _split(self, x: Tensor, batch: int) -> Tensor:
         """(T, B*n, H) as (T*B, heads, n, d)."""
@@ -124,7 +126,7 @@ class Firing(nn.Module):
         self.register_buffer("threshold_kv", torch.ones(T, 1, 2 * hidden))
         self.register_buffer("height_kv", torch.ones(T, 1, 2 * hidden))
 
-    def forward(self, linear: SpikeLinear, x: Tensor, site: str, residual: Tensor | None = None) -> Tensor:
+    def into(self, linear: SpikeLinear, x: Tensor, site: str, residual: Tensor | None = None) -> Tensor:
         """What a linear makes of the levels of x, whose heights are in its weights, plus a residual."""
         threshold = getattr(self, f"threshold_{site}")
         if isinstance(linear, EventLinear) and (len(x) == 1 or not self.rule.beta):
@@ -146,7 +148,7 @@ class Coding(nn.Module):
         self.neurons = nn.ModuleDict({site: config.coded_neuron() for site in INPUTS})
         self.neurons.update({site: config.coded_neuron(memory=False) for site in ("key", "value")})
 
-    def forward(self, linear: SpikeLinear, x: Tensor, site: str, residual: Tensor | None = None) -> Tensor:
+    def into(self, linear: SpikeLinear, x: Tensor, site: str, residual: Tensor | None = None) -> Tensor:
         """What a linear makes of the whole numbers of x and their steps, plus a residual."""
         neuron: Any = self.neurons[site]
         y: Tensor = linear(*neuron.code(x), residual)

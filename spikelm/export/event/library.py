@@ -32,6 +32,7 @@ AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vbmi2"
 INSTRUCTIONS = {"portable": (), "avx2": AVX2, "avx512": (*AVX2, *AVX512)}
 TILES = ("-std=c++17", "-O3", "-fPIC", "-ffp-contract=off", "-Wno-psabi")  # no product and sum in one rounding
 LIBRARY = ("-std=c++20", "-O2", "-fPIC", "-fopenmp", "-Wno-psabi")
+SAMPLES = 20  # timed products of a kind; the quickest counts, so that other work does not
 PATIENCE = 600  # seconds for a compiler
 
 
@@ -64,7 +65,7 @@ def path_in_use() -> str:
 
 @lru_cache(maxsize=None)
 def crossing(path: str) -> float:
-    """The share of inputs that fire from which on `_int_mm` is quicker, by three products of each on this machine."""
+    """The share of inputs that fire from which on `_int_mm` is quicker, by what products take on this machine."""
     rows, width = 128, 768
     noise = torch.Generator().manual_seed(0)
     weight = torch.randint(-127, 128, (width, width), generator=noise, dtype=torch.int8)
@@ -74,7 +75,7 @@ def crossing(path: str) -> float:
     def seconds(rate: float, most: float) -> float:
         threshold = torch.tensor([1 - rate])
         times = []
-        for _ in range(4):
+        for _ in range(SAMPLES):
             start = time.perf_counter()
             library().linear(x, threshold, 1, False, 0, packed, weight, one, zeros, None, None, most, path)
             times.append(time.perf_counter() - start)
@@ -95,7 +96,7 @@ def built() -> Path:
         return made
     if missing := missing_to_build():
         what, fixes = ", ".join(item.what for item in missing), "; ".join(item.fix for item in missing)
-        raise SpikeLMError(f"there is no {what}" if len(missing) == 1 else f"there are no {what}", fixes)
+        raise SpikeLMError(f"{what} is missing", fixes)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"):
         if not _whole(made, digest):  # another process may have made it meanwhile
@@ -150,7 +151,9 @@ def run(command: list[str]) -> None:
         raise SpikeLMError(f"{command[0]} does not run: {error}", "CXX=/path/to/a compiler of C++20") from error
     if done.returncode:
         said = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:300])
-        raise SpikeLMError(f"{command[0]} cannot compile the event-driven products: {said}", "CXX=/path/to/a compiler of C++20")
+        raise SpikeLMError(
+            f"{command[0]} cannot compile the event-driven products: {said}", "CXX=/path/to/a compiler of C++20"
+        )
 
 
 def _whole(file: Path, digest: Path) -> bool:
@@ -159,4 +162,3 @@ def _whole(file: Path, digest: Path) -> bool:
         return hashlib.sha256(file.read_bytes()).hexdigest() == digest.read_text()
     except OSError:
         return False
-

@@ -12,6 +12,7 @@ namespace spikelm_event {
 namespace {
 
 typedef int16_t Words __attribute__((vector_size(WIDTH), may_alias));
+typedef uint16_t Wraps __attribute__((vector_size(WIDTH), may_alias));  // sums that are meant modulo 2^16
 typedef int32_t Ints __attribute__((vector_size(WIDTH), may_alias));
 typedef int32_t AnyInts __attribute__((vector_size(WIDTH), may_alias, aligned(4)));
 typedef float Floats __attribute__((vector_size(WIDTH), may_alias));
@@ -150,15 +151,22 @@ struct Sums {
     Ints of[PARTS][4];  // outputs 16 b + i of lane i
 };
 
+// The lower 16 bits of each number, with their sign.
+inline Ints first_half(Ints x) {
+    typedef uint32_t Bits __attribute__((vector_size(WIDTH)));
+    return reinterpret_cast<Ints>(reinterpret_cast<Bits>(x) << 16) >> 16;
+}
+
 // Weights come in pairs of bytes: the sum of a pair as one number of 16 bits and that of its upper byte say both.
 template <bool plus>
-inline void add(const int8_t* lines, const uint16_t* list, int groups, Words (&both)[PARTS], Words (&upper)[PARTS]) {
+inline void add(const int8_t* lines, const uint16_t* list, int groups, Wraps (&both)[PARTS], Words (&upper)[PARTS]) {
     for (int g = 0; g < groups; ++g, list += GROUP)
         for (int i = 0; i < PARTS; ++i) {
             Words w[GROUP];
             for (int e = 0; e < GROUP; ++e)
                 w[e] = *reinterpret_cast<const Words*>(lines + static_cast<int64_t>(list[e]) * (OUTPUTS / SCALE) + i * WIDTH);
-            const Words sum = (w[0] + w[1]) + (w[2] + w[3]);
+            const Wraps sum = (reinterpret_cast<Wraps>(w[0]) + reinterpret_cast<Wraps>(w[1])) +
+                              (reinterpret_cast<Wraps>(w[2]) + reinterpret_cast<Wraps>(w[3]));
             const Words high = ((w[0] >> 8) + (w[1] >> 8)) + ((w[2] >> 8) + (w[3] >> 8));
             both[i] = plus ? both[i] + sum : both[i] - sum;
             upper[i] = plus ? upper[i] + high : upper[i] - high;
@@ -169,14 +177,16 @@ inline void add_events(const int8_t* lines, const uint16_t* positive, const uint
     int p = counts.positive, m = counts.negative;
     while (p || m) {
         const int now_p = p < BATCH ? p : BATCH, now_m = m < BATCH ? m : BATCH;
-        Words both[PARTS] = {}, upper[PARTS] = {};
+        Wraps both[PARTS] = {};
+        Words upper[PARTS] = {};
         add<true>(lines, positive, now_p, both, upper);
         add<false>(lines, negative, now_m, both, upper);
         positive += now_p * GROUP, negative += now_m * GROUP, p -= now_p, m -= now_m;
         for (int i = 0; i < PARTS; ++i) {
-            const Ints low = reinterpret_cast<Ints>(both[i] - (upper[i] << 8)), high = reinterpret_cast<Ints>(upper[i]);
-            sums.of[i][0] += (low << 16) >> 16;
-            sums.of[i][1] += (high << 16) >> 16;
+            const Wraps lower = both[i] - (reinterpret_cast<Wraps>(upper[i]) << 8);
+            const Ints low = reinterpret_cast<Ints>(lower), high = reinterpret_cast<Ints>(upper[i]);
+            sums.of[i][0] += first_half(low);
+            sums.of[i][1] += first_half(high);
             sums.of[i][2] += low >> 16;
             sums.of[i][3] += high >> 16;
         }
