@@ -1,6 +1,8 @@
 """What spikes save on a processor: event-driven products and forwards against int8 and float32 ones, by firing rate.
 
-python -m benchmarks.event [--quick] [--layers 12] [--hidden 768] [--length 128] [--path avx512] [--figure FILE]
+python -m benchmarks.event [--quick] [--layers 12] [--hidden 768] [--length 128] [--batch 32] [--path avx512]
+
+A batch of 0 leaves the larger forwards out.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +137,7 @@ def forward_rows(timings: Mapping[str, Timing], batch: int, length: int) -> list
 def crossings(rates: Sequence[float], ratios: Sequence[float]) -> float | None:
     """At which rate the ratio is one, between two rates that were measured; None where it stays on one side."""
     points = list(zip(rates, ratios, strict=True))
-    for (a, below), (b, above) in zip(points, points[1:], strict=False):
+    for (a, below), (b, above) in pairwise(points):
         if below <= 1 < above:
             return a + (b - a) * (1 - below) / (above - below)
     return None
@@ -195,18 +198,18 @@ def main() -> None:
     args.figure, args.path = None, path_in_use()
     args.isa = os.environ.get("ONEDNN_MAX_CPU_ISA", "")  # how a machine without VNNI is played
     print(f"path {args.path}, dense from {100 * crossing(args.path):.0f}% on, onnxruntime: {has_onnxruntime()}")
-    linears = linear_rows(args)
-    with tempfile.TemporaryDirectory() as work:
-        one = rounds(contestants(args, 1, RATES, Path(work)), args.repeats, warm=2)
-        many = rounds(contestants(args, args.batch, tuple(OFTEN), Path(work)), args.batch_repeats)
     model = f"{args.layers} layers x {args.hidden}"
     title = f"event-driven inference, {model}, {args.threads} thread(s), {args.path}"
+    linears = linear_rows(args)
     report("event", title, linears, args)
-    report(
-        "event-forward", title, [*forward_rows(one, 1, args.length), *forward_rows(many, args.batch, args.length)], args
-    )
-    draw(linears, one, f"BERT {model}, 1 x {args.length}", figure)
-    print(f"figure: {figure}")
+    with tempfile.TemporaryDirectory() as work:
+        one = rounds(contestants(args, 1, RATES, Path(work)), args.repeats, warm=2)
+        report("event-forward", title, forward_rows(one, 1, args.length), args)
+        draw(linears, one, f"BERT {model}, 1 x {args.length}", figure)
+        print(f"figure: {figure}")
+        if args.batch:
+            many = rounds(contestants(args, args.batch, tuple(OFTEN), Path(work)), args.batch_repeats)
+            report("event-batch", title, forward_rows(many, args.batch, args.length), args)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Plain BERT classifiers made for a processor by others: torch's dynamic int8, and onnxruntime's where it is installed."""
+"""Plain BERT classifiers as others make them for a processor: by torch's dynamic int8, and by onnxruntime."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def has_onnxruntime() -> bool:
 
 
 def onnx_files(model: Any, args: argparse.Namespace, ids: Tensor, folder: Path) -> dict[str, Path]:
-    """A plain BERT as onnxruntime's own tools make it for BERT: attention, GELU and norms fused; in float32 and int8."""
+    """A plain BERT by onnxruntime's own tools: attention, GELU and norms fused; in float32 and in int8."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.transformers import optimizer
 

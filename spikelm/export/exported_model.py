@@ -40,7 +40,12 @@ class ExportedBertConfig(BertConfig):
     rule: dict[str, bool | float | str] | None = None  # the fields of a ClipRule; None: neurons of `code`
     code: dict[str, Any] | None = None  # class and arguments of neurons whose output is a whole number on a step
     precision: str = "fp32"
+    exact_layers: int = 0  # so many of the first layers stay in fp32, whatever the precision of the others
     plain: str = "BertForSequenceClassification"  # the class of transformers that it was trained as
+
+    def precision_of(self, layer: int) -> str:
+        """How the linears of a layer are computed."""
+        return "fp32" if layer < self.exact_layers else self.precision
 
     @property
     def clip_rule(self) -> ClipRule:
@@ -64,12 +69,13 @@ def frame_of(config: ExportedBertConfig) -> Any:
     return cls(cls.config_class(**{**settings, "num_hidden_layers": 0}))
 
 
-def linear_of(config: ExportedBertConfig, inputs: int, outputs: int) -> SpikeLinear:
-    """A linear of the config's precision."""
-    if config.precision not in PRECISIONS:
-        raise ConfigError(f"precision={config.precision} is not known", f"one of: {', '.join(PRECISIONS)}")
-    if config.precision != "event":
-        return SpikeLinear(inputs, outputs, config.heights, config.precision)
+def linear_of(config: ExportedBertConfig, layer: int, inputs: int, outputs: int) -> SpikeLinear:
+    """A linear of the precision that a layer has."""
+    precision = config.precision_of(layer)
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision={precision} is not known", f"one of: {', '.join(PRECISIONS)}")
+    if precision != "event":
+        return SpikeLinear(inputs, outputs, config.heights, precision)
     return EventLinear(
         inputs, outputs, config.heights, 1 if config.code is None else config.coded_neuron().rule.largest
     )
@@ -78,14 +84,14 @@ def linear_of(config: ExportedBertConfig, inputs: int, outputs: int) -> SpikeLin
 class ExportedLayer(nn.Module):
     """One block: spikes, or whole numbers of a code, into each linear and as keys and values."""
 
-    def __init__(self, config: ExportedBertConfig) -> None:
+    def __init__(self, config: ExportedBertConfig, layer: int) -> None:
         super().__init__()
         hidden, wide = config.hidden_size, config.intermediate_size
         self.heads = config.num_attention_heads
-        self.qkv = linear_of(config, hidden, 3 * hidden)
-        self.attention_output = linear_of(config, hidden, hidden)
-        self.intermediate = linear_of(config, hidden, wide)
-        self.output = linear_of(config, wide, hidden)
+        self.qkv = linear_of(config, layer, hidden, 3 * hidden)
+        self.attention_output = linear_of(config, layer, hidden, hidden)
+        self.intermediate = linear_of(config, layer, hidden, wide)
+        self.output = linear_of(config, layer, wide, hidden)
         self.activation = ACT2FN[config.hidden_act]
         self.attention_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
         self.output_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
@@ -171,7 +177,7 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
             raise ConfigError("this config says nothing of neurons", "spikelm-export RUN writes one that does")
         frame = frame_of(config)
         self.embeddings = frame.base_model.embeddings
-        self.layers = nn.ModuleList(ExportedLayer(config) for _ in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(ExportedLayer(config, layer) for layer in range(config.num_hidden_layers))
         self.pooler = frame.base_model.pooler
         self.classifier = frame.classifier  # on the pooled first token, or on all tokens where there is no pooler
         self.post_init()

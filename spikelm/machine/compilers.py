@@ -1,8 +1,7 @@
 """What compiling needs of this machine, looked for without torch: a compiler, Python's headers, OpenMP, Triton.
 
-torch.compile needs all of them, the C++ of exported models a compiler with OpenMP alone.
-On a CPU torch's kernels are C++ with OpenMP; on a GPU they are Triton's, which builds its launcher with a C compiler. Both
-include Python.h.
+torch.compile needs all of them: on a CPU its kernels are C++ with OpenMP, on a GPU they are Triton's, which builds its
+launcher with a C compiler, and both include Python.h. The C++ of exported models needs a compiler with OpenMP alone.
 """
 
 from __future__ import annotations

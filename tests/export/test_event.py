@@ -1,4 +1,4 @@
-"""Event-driven linears: the digits of int8 on every path, whatever fires; and what happens where they cannot be compiled."""
+"""Event-driven linears: the digits of int8 on every path, whatever fires; and what is done without a compiler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForSequenceClassification
 
-from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.export.convert import export
 from spikelm.export.event import library as compiled

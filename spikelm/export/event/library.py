@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 import warnings
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def path_in_use() -> str:
     return named or paths()[0]
 
 
-@lru_cache(maxsize=None)
+@cache
 def crossing(path: str) -> float:
     """The share of inputs that fire from which on `_int_mm` is quicker, by what products take on this machine."""
     rows, width = 128, 768

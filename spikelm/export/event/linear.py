@@ -49,10 +49,10 @@ class EventLinear(SpikeLinear):
         negative = rule is None or rule.bidirectional
         fire = 0 if rule is None else RULES[rule.fire]
         steps = None if step is None else step.flatten(1)
+        weights = self._tiles(), self.weight, self.scale.squeeze(1), self.bias
         y: Tensor = library().linear(
-            x.contiguous(), threshold, fire, negative, top, self._tiles(), self.weight, self.scale.squeeze(1), self.bias,
-            steps, residual, crossing(path), path,
-        )  # fmt: skip
+            x.contiguous(), threshold, fire, negative, top, *weights, steps, residual, crossing(path), path
+        )
         return y
 
     def _tiles(self) -> Tensor:
