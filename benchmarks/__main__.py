@@ -12,6 +12,7 @@ NAMES = (
     "codes",
     "memory",
     "inference",
+    "event",
     "generate",
     "decoders",
     "data",

@@ -17,18 +17,28 @@ import torch
 from benchmarks.records import report
 from spikelm.machine.cpu import keep_heap
 
-__all__ = ["Timing", "arguments", "quartiles", "ratio", "report", "rounds", "slope", "spread"]
+__all__ = ["Timing", "arguments", "parser", "quartiles", "ratio", "report", "rounds", "settled", "slope", "spread"]
+
+
+def parser(description: str, **sizes: int) -> argparse.ArgumentParser:
+    """--quick, --repeats, --threads and one option per size."""
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("--quick", action="store_true", help="few repeats: does it run, not how fast")
+    options.add_argument("--repeats", type=int, default=30, help="timed rounds (default: %(default)s)")
+    options.add_argument("--threads", type=int, default=1, help="torch threads (default: %(default)s)")
+    for name, default in sizes.items():
+        options.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, help="default: %(default)s")
+    return options
 
 
 def arguments(description: str, heap: bool = True, **sizes: int) -> argparse.Namespace:
-    """--quick, --repeats, --threads and one option per size; `heap` keeps freed memory with the process."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="few repeats: does it run, not how fast")
-    parser.add_argument("--repeats", type=int, default=30, help="timed rounds (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="torch threads (default: %(default)s)")
-    for name, default in sizes.items():
-        parser.add_argument(f"--{name}", type=int, default=default, help="default: %(default)s")
-    args = parser.parse_args()
+    """What the command line says of a benchmark that has no options but these."""
+    return settled(parser(description, **sizes), heap)
+
+
+def settled(options: argparse.ArgumentParser, heap: bool = True) -> argparse.Namespace:
+    """What the command line says, with torch set to it; `heap` keeps freed memory with the process."""
+    args = options.parse_args()
     if args.quick:
         args.repeats = min(args.repeats, 5)
     torch.set_num_threads(args.threads)

@@ -20,6 +20,8 @@ def test_a_wheel_brings_its_conf_and_runs_anywhere(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     assert (tmp_path / "site" / "spikelm" / "conf" / "config.yaml").is_file()
+    assert (tmp_path / "site" / "spikelm" / "export" / "event" / "tiles.cpp").is_file()
+    assert not list((tmp_path / "site").rglob("*.so")), "it is pure Python until something is compiled"
     assert (tmp_path / "site" / "spikelm" / "report" / "page" / "templates" / "style.css").is_file()
     somewhere = tmp_path / "somewhere"
     somewhere.mkdir()

@@ -29,6 +29,8 @@ EXPORT = Manual(
     {
         "spikelm-export 3f2a": "the run whose id begins with 3f2a, to exported-fp32 in its folder",
         "spikelm-export 3f2a --precision int8 --out FOLDER": "with linears of eight bits, elsewhere",
+        "spikelm-export 3f2a --precision event": "the same linears, which add up the weights of what fired alone",
+        "spikelm-export 3f2a --precision int8 --exact-layers 1": "its first layer as exact as it was trained",
     },
     {0: "done", 1: "the run is not finished, or its weights are gone", 2: f"{MISTAKE}; or no such run"},
     ("docs/guide/export.md",),
@@ -40,7 +42,11 @@ def export_main(argv: Sequence[str]) -> int:
     """Export a finished run, and compare the two models on its dev set."""
     parser = ManualParser(EXPORT)
     parser.add_argument("run", metavar="RUN", help=RUN)
-    parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32", help="of the linears")
+    parser.add_argument("--precision", choices=("fp32", "int8", "event"), default="fp32", help="of the linears")
+    parser.add_argument(
+        "--exact-layers", type=int, default=0, metavar="N",
+        help="keep the linears of the first N layers in float32, where a rounding moves most spikes (default: 0)",
+    )  # fmt: skip
     parser.add_argument(
         "--out", metavar="FOLDER", help=f"the folder to write (default: RUN/exported-PRECISION; {OF_OTHERS})"
     )
@@ -51,7 +57,7 @@ def export_main(argv: Sequence[str]) -> int:
     _refuse_config(result.config)
     weights = weights_of(found, result)
     out = Path(args.out).absolute() if args.out else _folder(found.run) / f"exported-{args.precision}"
-    export_run(result, weights, out, args.precision)
+    export_run(result, weights, out, args.precision, args.exact_layers)
     return 0
 
 
@@ -77,7 +83,7 @@ def _refuse_config(config: Config) -> None:
         )
 
 
-def export_run(result: Result, weights: Path, out: Path, precision: str) -> dict[str, Any]:
+def export_run(result: Result, weights: Path, out: Path, precision: str, exact_layers: int = 0) -> dict[str, Any]:
     """Write the exported model and export.json; the contents of the latter."""
     from rich.console import Console
     from transformers import AutoModelForSequenceClassification
@@ -100,7 +106,7 @@ def export_run(result: Result, weights: Path, out: Path, precision: str) -> dict
         trained.config.label2id = {name: index for index, name in enumerate(config.task.labels)}
     tokenizer = load_tokenizer(config.source, config.backbone, Path(config.runs_dir) / ".cache")
     sets = dict(dev_sets(config, tokenizer))
-    made = export(trained, precision)
+    made = export(trained, precision, exact_layers)
     merged = check_merge(trained, next(iter(sets.values()))[-1])
     made.save_pretrained(out)
     fast_tokenizer(tokenizer, config.finetune.max_length).save_pretrained(out)
@@ -111,6 +117,7 @@ def export_run(result: Result, weights: Path, out: Path, precision: str) -> dict
         "scale": result.scale,
         "source": result.source.name,
         "precision": precision,
+        "exact_layers": exact_layers,
         "time_steps": config.time_steps,
         "double_precision_difference": merged,
         "recorded": result.metrics,

@@ -68,18 +68,20 @@ def refuse(model: Any, precision: str = "fp32") -> None:
 
 def _refuse_code(neuron: CodedNeuron, precision: str) -> None:
     """Whole numbers have to fit a byte to be multiplied as such."""
-    if precision == "int8" and neuron.rule.dtype != torch.int8:
+    if precision != "fp32" and neuron.rule.dtype != torch.int8:
         count = "no bound" if isinstance(neuron, Dynamic) else f"{neuron.rule.high - neuron.rule.low + 1} levels"
         raise ConfigError(
-            f"the numbers of {type(neuron).__name__} at {neuron.site} have {count}: int8 holds 255 of them at most",
+            f"the numbers of {type(neuron).__name__} at {neuron.site} have {count}: a byte holds 255 of them at most",
             "precision=fp32, or fewer levels",
         )
 
 
 @torch.no_grad()
-def export(model: Any, precision: str = "fp32") -> ExportedBertForSequenceClassification:
-    """The exported form of a trained model, in its floating-point type."""
+def export(model: Any, precision: str = "fp32", exact_layers: int = 0) -> ExportedBertForSequenceClassification:
+    """The exported form of a trained model, in its floating-point type; so many of its first layers stay in fp32."""
     refuse(model, precision)
+    if not 0 <= exact_layers <= model.config.num_hidden_layers:
+        raise ConfigError(f"exact_layers={exact_layers}", f"0 to {model.config.num_hidden_layers}, the model's layers")
     first: Any = next(neuron for neuron in neurons(model) if neuron.memory)
     coded = isinstance(first, CodedNeuron)
     uniform = coded or all(bool((_height(neuron) == _height(neuron)[0]).all()) for neuron in neurons(model))
@@ -94,6 +96,7 @@ def export(model: Any, precision: str = "fp32") -> ExportedBertForSequenceClassi
         rule=None if coded else asdict(first.rule),
         code=asdict(conversion.neuron) if coded else None,
         precision=precision,
+        exact_layers=exact_layers,
     )
     exported = ExportedBertForSequenceClassification(config).to(model.dtype).eval()
     base = model.base_model

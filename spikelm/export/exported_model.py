@@ -20,7 +20,8 @@ from transformers.models.bert.modeling_bert import BertPreTrainedModel
 
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
-from spikelm.export.linears import SpikeLinear
+from spikelm.export.event.linear import EventLinear, spikes
+from spikelm.export.linears import PRECISIONS, SpikeLinear
 from spikelm.neurons import build_neuron
 from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.inference import levels
@@ -39,7 +40,12 @@ class ExportedBertConfig(BertConfig):
     rule: dict[str, bool | float | str] | None = None  # the fields of a ClipRule; None: neurons of `code`
     code: dict[str, Any] | None = None  # class and arguments of neurons whose output is a whole number on a step
     precision: str = "fp32"
+    exact_layers: int = 0  # so many of the first layers stay in fp32, whatever the precision of the others
     plain: str = "BertForSequenceClassification"  # the class of transformers that it was trained as
+
+    def precision_of(self, layer: int) -> str:
+        """How the linears of a layer are computed."""
+        return "fp32" if layer < self.exact_layers else self.precision
 
     @property
     def clip_rule(self) -> ClipRule:
@@ -63,18 +69,29 @@ def frame_of(config: ExportedBertConfig) -> Any:
     return cls(cls.config_class(**{**settings, "num_hidden_layers": 0}))
 
 
+def linear_of(config: ExportedBertConfig, layer: int, inputs: int, outputs: int) -> SpikeLinear:
+    """A linear of the precision that a layer has."""
+    precision = config.precision_of(layer)
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision={precision} is not known", f"one of: {', '.join(PRECISIONS)}")
+    if precision != "event":
+        return SpikeLinear(inputs, outputs, config.heights, precision)
+    return EventLinear(
+        inputs, outputs, config.heights, 1 if config.code is None else config.coded_neuron().rule.largest
+    )
+
+
 class ExportedLayer(nn.Module):
     """One block: spikes, or whole numbers of a code, into each linear and as keys and values."""
 
-    def __init__(self, config: ExportedBertConfig) -> None:
+    def __init__(self, config: ExportedBertConfig, layer: int) -> None:
         super().__init__()
         hidden, wide = config.hidden_size, config.intermediate_size
         self.heads = config.num_attention_heads
-        how = (config.heights, config.precision)
-        self.qkv = SpikeLinear(hidden, 3 * hidden, *how)
-        self.attention_output = SpikeLinear(hidden, hidden, *how)
-        self.intermediate = SpikeLinear(hidden, wide, *how)
-        self.output = SpikeLinear(wide, hidden, *how)
+        self.qkv = linear_of(config, layer, hidden, 3 * hidden)
+        self.attention_output = linear_of(config, layer, hidden, hidden)
+        self.intermediate = linear_of(config, layer, hidden, wide)
+        self.output = linear_of(config, layer, wide, hidden)
         self.activation = ACT2FN[config.hidden_act]
         self.attention_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
         self.output_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
@@ -83,14 +100,14 @@ class ExportedLayer(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None, batch: int) -> Tensor:
         """x is (T, B*n, H); mask (T*B, 1, 1, n) says which keys are there."""
         hidden = x.shape[-1]
-        qkv = self.qkv(*self.fire(x, "qkv_in"))
+        qkv = self.fire.into(self.qkv, x, "qkv_in")
         kv = self.fire.keys_and_values(qkv[..., hidden:])
         query, key, value = (self._split(part, batch) for part in (qkv[..., :hidden], *kv))
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         context = context.transpose(1, 2).reshape(x.shape)
-        x = self.attention_norm(self.attention_output(*self.fire(context, "attn_out_in")) + x)
-        inner = self.activation(self.intermediate(*self.fire(x, "ffn1_in")))
-        return self.output_norm(self.output(*self.fire(inner, "ffn2_in")) + x)
+        x = self.attention_norm(self.fire.into(self.attention_output, context, "attn_out_in", x))
+        inner = self.activation(self.fire.into(self.intermediate, x, "ffn1_in"))
+        return self.output_norm(self.fire.into(self.output, inner, "ffn2_in", x))
 
     def _split(self, x: Tensor, batch: int) -> Tensor:
         """(T, B*n, H) as (T*B, heads, n, d)."""
@@ -108,18 +125,24 @@ class Firing(nn.Module):
         super().__init__()
         self.rule = config.clip_rule
         self.still = replace(self.rule, beta=0.0)  # keys and values have no memory
+        self.events = config.precision == "event"
         T, hidden = config.time_steps, config.hidden_size
         for site in INPUTS:
             self.register_buffer(f"threshold_{site}", torch.ones(T, 1, 1))
         self.register_buffer("threshold_kv", torch.ones(T, 1, 2 * hidden))
         self.register_buffer("height_kv", torch.ones(T, 1, 2 * hidden))
 
-    def forward(self, x: Tensor, site: str) -> tuple[Tensor, None]:
-        """The levels at the input of a linear, whose weights hold their heights."""
-        return levels(x, getattr(self, f"threshold_{site}"), self.rule), None
+    def into(self, linear: SpikeLinear, x: Tensor, site: str, residual: Tensor | None = None) -> Tensor:
+        """What a linear makes of the levels of x, whose heights are in its weights, plus a residual."""
+        threshold = getattr(self, f"threshold_{site}")
+        if isinstance(linear, EventLinear) and (len(x) == 1 or not self.rule.beta):
+            return linear.fired(x, threshold, self.rule, residual)
+        return linear(levels(x, threshold, self.rule), None, residual)
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, ...]:
         """Spikes of the keys and values, which come side by side."""
+        if self.events:
+            return spikes(x, self.threshold_kv, self.height_kv, self.still).chunk(2, dim=-1)
         return levels(x, self.threshold_kv, self.still).mul_(self.height_kv).chunk(2, dim=-1)
 
 
@@ -131,11 +154,11 @@ class Coding(nn.Module):
         self.neurons = nn.ModuleDict({site: config.coded_neuron() for site in INPUTS})
         self.neurons.update({site: config.coded_neuron(memory=False) for site in ("key", "value")})
 
-    def forward(self, x: Tensor, site: str) -> tuple[Tensor, Tensor]:
-        """The whole numbers at the input of a linear, and their steps."""
+    def into(self, linear: SpikeLinear, x: Tensor, site: str, residual: Tensor | None = None) -> Tensor:
+        """What a linear makes of the whole numbers of x and their steps, plus a residual."""
         neuron: Any = self.neurons[site]
-        n, step = neuron.code(x)
-        return n, step
+        y: Tensor = linear(*neuron.code(x), residual)
+        return y
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, ...]:
         """Spikes of the keys and values, which come side by side."""
@@ -154,7 +177,7 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
             raise ConfigError("this config says nothing of neurons", "spikelm-export RUN writes one that does")
         frame = frame_of(config)
         self.embeddings = frame.base_model.embeddings
-        self.layers = nn.ModuleList(ExportedLayer(config) for _ in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(ExportedLayer(config, layer) for layer in range(config.num_hidden_layers))
         self.pooler = frame.base_model.pooler
         self.classifier = frame.classifier  # on the pooled first token, or on all tokens where there is no pooler
         self.post_init()

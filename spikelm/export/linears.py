@@ -3,7 +3,8 @@
 fp32: where all steps have one height the weights are h W and it is an ordinary linear; where they differ it is
 h_t (W f_t), one multiplication of the output. int8: W = s W8 with one scale s per channel; spikes are exact in int8,
 the product is in int32, exact too, and h_t s turns it back into floats: only the rounding of W to W8 is lost.
-Whole numbers n of a code are read in the same way, y = S (W n) + b, with the step S of each time step or token.
+Whole numbers n of a code are read in the same way, y = S (W n) + b, with the step S of each time step or token. event:
+the weights and results of int8, computed another way (event/linear.py).
 """
 
 from __future__ import annotations
@@ -12,10 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spikelm.errors import ConfigError
-
 LARGEST = 127
-PRECISIONS = ("fp32", "int8")
+PRECISIONS = ("fp32", "int8", "event")
 
 
 class SpikeLinear(nn.Module):
@@ -27,8 +26,6 @@ class SpikeLinear(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, heights: int, precision: str = "fp32") -> None:
         super().__init__()
-        if precision not in PRECISIONS:
-            raise ConfigError(f"precision={precision} is not known", f"one of: {', '.join(PRECISIONS)}")
         self.int8 = precision == "int8"
         kind = torch.int8 if self.int8 else torch.get_default_dtype()
         # Buffers, because nothing of it is trained: int8 has no gradient at all.
@@ -53,19 +50,26 @@ class SpikeLinear(nn.Module):
             self.weight.copy_(weight)
             self.scale.copy_(heights.view(-1, 1, 1))
 
-    def forward(self, levels: Tensor, step: Tensor | None = None) -> Tensor:
-        """y for levels, or for whole numbers that count in units of `step`, (T, 1, 1) or (T, rows, 1)."""
+    def forward(self, levels: Tensor, step: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
+        """y for levels, or for whole numbers that count in units of `step`, (T, 1, 1) or (T, rows, 1); plus a residual.
+
+        Every operation is rounded by itself: so another way to compute it can give the same digits.
+        """
         if self.scale is None and step is None:
-            return F.linear(levels, self.weight, self.bias)
+            y = F.linear(levels, self.weight, self.bias)
+            return y if residual is None else y + residual
         T, rows, inputs = levels.shape
         flat = levels.view(T * rows, inputs)
         if self.int8:
-            product = torch._int_mm(flat.to(torch.int8), self.weight.t())
+            product = torch._int_mm(flat.to(torch.int8), self.weight.t()).to(self.bias.dtype)
         else:
             product = flat.to(self.weight.dtype) @ self.weight.t()
-        scales = [scale for scale in (self.scale, step) if scale is not None]
-        scaled = product.view(T, rows, -1) * scales[0] if len(scales) == 2 else product.view(T, rows, -1)
-        return torch.addcmul(self.bias, scaled, scales[-1].to(self.bias.dtype))
+        y = product.view(T, rows, -1)
+        for scale in (self.scale, step):
+            if scale is not None:
+                y = y.mul_(scale)
+        y.add_(self.bias)
+        return y if residual is None else y.add_(residual)
 
     def extra_repr(self) -> str:
         outputs, inputs = self.weight.shape

@@ -1,7 +1,7 @@
-"""What torch.compile needs of this machine, looked for without torch: a compiler, Python's headers, OpenMP, Triton.
+"""What compiling needs of this machine, looked for without torch: a compiler, Python's headers, OpenMP, Triton.
 
-On a CPU its kernels are C++ with OpenMP; on a GPU they are Triton's, which builds its launcher with a C compiler. Both
-include Python.h.
+torch.compile needs all of them: on a CPU its kernels are C++ with OpenMP, on a GPU they are Triton's, which builds its
+launcher with a C compiler, and both include Python.h. The C++ of exported models needs a compiler with OpenMP alone.
 """
 
 from __future__ import annotations
@@ -36,6 +36,17 @@ def missing_to_compile(device: str) -> list[Missing]:
     return [missing for missing in wanted if missing is not None]
 
 
+def missing_to_build() -> list[Missing]:
+    """What C++ of our own would miss, which is no extension of Python and needs none of its headers."""
+    missing = _cpp_compiler()
+    return [] if missing is None else [missing]
+
+
+def cpp_compiler() -> str:
+    """Its name, as torch looks for one."""
+    return os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+
+
 def _python_headers() -> Missing | None:
     folder = sysconfig.get_paths()["include"]
     if (Path(folder) / "Python.h").is_file():
@@ -55,8 +66,8 @@ def _c_compiler() -> Missing | None:
 
 
 def _cpp_compiler() -> Missing | None:
-    """As torch looks for one; its kernels begin with omp.h."""
-    name = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+    """Torch's kernels begin with omp.h."""
+    name = cpp_compiler()
     if not shutil.which(name):
         return Missing(f"a C++ compiler (no {name})", "apt install g++, or CXX=/path/to/one")
     if sys.platform == "darwin" or _preprocesses(name, "#include <omp.h>\n"):

@@ -164,6 +164,25 @@ def test_int8_of_a_code_is_the_model_with_rounded_weights(name: str) -> None:
     assert float((ours - theirs).abs().median()) < 1e-4, "a rounding at a threshold may move a few of them further"
 
 
+@pytest.mark.parametrize("T", [1, 3])
+def test_exact_layers_keep_their_weights_and_the_others_are_rounded(T: int) -> None:
+    """With all layers exact it is the fp32 model; with the first alone, its qkv gives what fp32 gives."""
+    model, batch = trained(BISPIKE, T).float(), inputs()
+    exact, rounded = export(model), export(model, "int8")
+    assert torch.equal(export(model, "int8", 2)(**batch).logits, exact(**batch).logits)
+    mixed = export(model, "int8", 1)
+    assert mixed.layers[0].qkv.weight.dtype == torch.float32  # type: ignore[union-attr]
+    assert torch.equal(mixed.layers[1].qkv.weight, rounded.layers[1].qkv.weight)  # type: ignore[union-attr,arg-type]
+    first = [made.layers[0](torch.ones(T, 4, 32), None, 2) for made in (mixed, exact, rounded)]
+    assert torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], first[2])
+
+
+def test_there_are_only_so_many_layers() -> None:
+    with pytest.raises(ConfigError, match="exact_layers=3"):
+        export(trained(BISPIKE, 1), "int8", 3)
+
+
 @pytest.mark.parametrize(("name", "said"), [("phase", "511 levels"), ("dynamic", "no bound")])
 def test_numbers_that_do_not_fit_a_byte_are_refused_in_int8(name: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):

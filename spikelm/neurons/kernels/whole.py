@@ -31,10 +31,14 @@ class WholeRule:
     passes: Literal["range", "rounded", "everywhere"] = "range"  # low <= q <= high, low <= round(q) <= high, always
 
     @property
+    def largest(self) -> int:
+        """The largest magnitude."""
+        return max(self.high, -self.low)
+
+    @property
     def dtype(self) -> torch.dtype:
         """The smallest type that holds them, and one more at each end."""
-        largest = max(self.high, -self.low) + 1
-        return torch.int8 if largest <= 127 else torch.int16 if largest <= 32767 else torch.int32
+        return torch.int8 if self.largest < 127 else torch.int16 if self.largest < 32767 else torch.int32
 
     def rounded(self, q: Tensor) -> Tensor:
         """The nearest whole number of q, in place, whether there is such a level or not."""
