@@ -100,7 +100,8 @@ class Config(Composed):
     @property
     def rows_from(self) -> str:
         """Where its rows or documents come from; a task with files of its own reads them, whatever the source."""
-        return "local" if self.task.files else self.source.name
+        source = "local" if self.task.files else self.source.name
+        return f"{source}-tune" if self.source.tune and self.run == FINE_TUNING else source
 
     @property
     def run(self) -> str:
