@@ -112,7 +112,7 @@ def _made_of_runs(name: str) -> bool:
 
 def _make(selection: Selection, runs: Mapping[Run, Result], target: Path, further_seeds: Sequence[int]) -> None:
     """The whole folder: results, what the figures saw in weights, tables, figures, claims and index."""
-    kept = [_keep(run, result, target) for run, result in runs.items()]
+    kept = [keep(run, result, target) for run, result in runs.items()]
     folder = target / "figures" / "data"
     for place in (selection.root, selection.folder):
         for probe in (place / "figures" / "data").glob("*.json"):
@@ -156,7 +156,12 @@ def _finished(selection: Selection) -> dict[Run, Result]:
     pending += [id for verdict in check_claims(results) for id in verdict.runs]
     for id in FIGURES:  # what is seen in the weights is kept as numbers while there are weights
         plt.close(draw_figure(id, results).figure)
-    finished: dict[str, tuple[Run, Result]] = {}
+    return with_origins(store, pending)
+
+
+def with_origins(store: Store, ids: Iterable[str]) -> dict[Run, Result]:
+    """The finished runs among these and those that they were made from."""
+    pending, finished = list(ids), dict[str, tuple[Run, Result]]()
     while pending:
         id = pending.pop()
         run = store.find(id)
@@ -167,11 +172,11 @@ def _finished(selection: Selection) -> dict[Run, Result]:
     return dict(sorted(finished.values(), key=lambda pair: pair[0].directory))
 
 
-def _keep(run: Run, result: Result, target: Path) -> Result:
+def keep(run: Run, result: Result, target: Path) -> Result:
     """Write a result under `target`, with a checksum of its own: not where the store was, and with today's title."""
     kept = result.model_copy(update={"config": replace(result.config, runs_dir="runs"), "system": title(result.config)})
     folder = target / run.directory.parent.name / run.directory.name
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "result.json", kept.to_record())
     return kept
 
