@@ -1,4 +1,4 @@
-"""source.tune: settings are chosen on every tenth training row, which is not trained on; what is reported is not read."""
+"""source.tune: settings are chosen on every tenth training row, which is not trained on; no other row is looked at."""
 
 from __future__ import annotations
 
@@ -83,5 +83,5 @@ def test_embedded_text_is_pretrained_on_once(task: str, differs: bool) -> None:
 
 
 def test_running_text_has_no_rows_to_hold_out() -> None:
-    with pytest.raises(ConfigError, match="source.tune"):
+    with pytest.raises(ConfigError, match=r"source\.tune"):
         load_config(["task=lm/embedded", "scale=smoke", "source.tune=true"])

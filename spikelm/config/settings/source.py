@@ -44,7 +44,7 @@ class SourceConfig:
     documents: int = setting(4000, Rule(whole=True, least=1))  # of the pretraining text; an upper bound for files
     train_rows: int | None = setting(None, Rule(whole=True, least=1, optional=True))
     dev_rows: int | None = setting(None, Rule(whole=True, least=1, optional=True))
-    # To choose settings by: every tenth training row is evaluated and not trained on, and the evaluated split is not read.
+    # To choose settings by: every tenth training row is evaluated and not trained on; no evaluated split is read.
     tune: bool = setting(False, decides={FINE_TUNING}, counts_as={False: LEFT_OUT})
     glue: str | None = setting(None, decides=NO_RUN)  # hub: the repository of the tasks
     revision: str | None = setting(None, decides=NO_RUN)  # hub: of the tasks' repository

@@ -13,7 +13,6 @@ from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.errors import DataError
 
-
 HELD_OUT = 10  # source.tune: every so many training rows one to choose settings by
 
 
@@ -70,7 +69,7 @@ def _for_tuning(train: Sequence[Any], task: TaskConfig, most: int | None) -> dic
     """Every tenth training row to evaluate, at most `most` of them, and the others to train on."""
     held_out = train[HELD_OUT - 1 :: HELD_OUT]
     trained_on = [row for index, row in enumerate(train) if index % HELD_OUT != HELD_OUT - 1]
-    return {"train": trained_on, **{split: held_out[:most] for split in task.splits}}
+    return {"train": trained_on, **dict.fromkeys(task.splits, held_out[:most])}
 
 
 class ContentHash:
