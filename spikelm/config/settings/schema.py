@@ -48,8 +48,8 @@ class Composed:
 
     system: SystemConfig = setting(SystemConfig, decides=NO_RUN)
     scale: str = setting("mini", decides=NO_RUN)
-    # paper | as_released, where the two disagree; empty: the scale's own
-    recipe: str = setting("", Rule(choices=("", "paper", "as_released")), NO_RUN)
+    # paper | as_released, where the two disagree, or laptop: minutes on one core; empty: the scale's own
+    recipe: str = setting("", Rule(choices=("", "paper", "as_released", "laptop")), NO_RUN)
     task: TaskConfig = setting(TaskConfig)
     backbone: BackboneConfig = setting(BackboneConfig)
     T: int = setting(1, Rule(whole=True, least=1))
