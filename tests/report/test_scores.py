@@ -30,6 +30,7 @@ def finish(root: Path, overrides: list[str], metrics: dict[str, float], rate: fl
         run.append_metrics(2, {"train/loss": 1.0})
         measured: dict[str, Any] = {
             "task": config.task.name,
+            "scale": config.scale,
             "metrics": metrics,
             "seconds": 90.0,
             "firing_rate": {"mean": rate, "per_site": {}},
@@ -159,9 +160,12 @@ def test_a_sweep_is_kept_with_what_it_was_made_from_and_read_again(runs_dir: Pat
     finish(runs_dir, ["task=glue/mrpc", "neuron=bispike", "scale=smoke"], {"f1": 70.0}, 0.4, 0.5)
     keep_sweep(swept, runs_dir, kept)
     assert {run.id for run in Store(kept).runs()} == {run.id for run in Store(runs_dir).runs()}
-    assert "| BERT | 60.0 |" in index.read_text()
+    assert "| rte | BERT | 42 | 60.00 |  | 4.00 | 1/1.0 | 90 s | [" in index.read_text()
+    assert "| mrpc (f1) | BERT with bispike T=1 k=2 | 42 | 70.00 | 0.40 | 0.500 | 1/8.0 | 90 s | [" in index.read_text()
     assert str(tmp_path) not in index.read_text()
     assert not [path for path in kept.rglob("result.json") if str(tmp_path) in path.read_text()]
     finish(runs_dir, ["task=glue/rte", "neuron=ann"], {"accuracy": 60.0}, None, 4.0)
-    with pytest.raises(ConfigError, match="holds runs of scale smoke, source embedded"):
+    with pytest.raises(
+        ConfigError, match=r"scale mini, source embedded and scale smoke, source embedded, which are never mixed"
+    ):
         keep_sweep(["task=glue/rte", "neuron=ann"], runs_dir, kept)

@@ -17,6 +17,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 from spikelm.catalog.quantities import counted
+from spikelm.config.settings.source import PATHS
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import Verdict, check_claims
 from spikelm.report.claims.show_claims import numbers_text, write_claims
@@ -41,6 +42,7 @@ from spikelm.store.result import Result
 from spikelm.store.store import Run, Store
 
 TITLE = "# Reference results"
+DATA = "DATA"  # in place of the folders of local files, as the documents call them
 
 
 def renew(selection: Selection, target: Path, further_seeds: Sequence[int] = ()) -> Path:
@@ -174,7 +176,9 @@ def with_origins(store: Store, ids: Iterable[str]) -> dict[Run, Result]:
 
 def keep(run: Run, result: Result, target: Path) -> Result:
     """Write a result under `target`, with a checksum of its own: not where the store was, and with today's title."""
-    kept = result.model_copy(update={"config": replace(result.config, runs_dir="runs"), "system": title(result.config)})
+    source = replace(result.config.source, **{key: DATA for key in PATHS if getattr(result.config.source, key)})
+    config = replace(result.config, runs_dir="runs", source=source)
+    kept = result.model_copy(update={"config": config, "system": title(result.config)})
     folder = target / run.directory.parent.name / run.directory.name
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "result.json", kept.to_record())
