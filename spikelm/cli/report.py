@@ -173,6 +173,9 @@ def main(argv: Sequence[str]) -> int:
         {"spikelm-report curves task=glue/rte neuron=lif,bispike --metric train/loss": "the losses of two neurons"},
     )
     curves.add_argument("--metric", default="train/loss", metavar="NAME", help="a column of metrics.csv")
+    scores.add_argument(
+        "--keep", type=Path, metavar="DIR", help="add the result files (not the models) of its runs to this folder"
+    )
     for added in (scores, curves):
         added.add_argument("overrides", nargs="+", metavar="key=value", help="as after spikelm-run -m; nothing is run")
         added.add_argument("--output", type=Path, metavar="FILE", help="the file to write; by default one in --to")
@@ -226,6 +229,10 @@ def _scores(args: argparse.Namespace) -> None:
     from spikelm.report.scores import show_scores
 
     show_scores(args.overrides, args.runs_dir, args.output, target(args))
+    if args.keep:
+        from spikelm.report.reproduce.kept_sweep import keep_sweep
+
+        keep_sweep(args.overrides, args.runs_dir, args.keep.absolute())
 
 
 def _curves(args: argparse.Namespace) -> None:

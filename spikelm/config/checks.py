@@ -222,6 +222,10 @@ def check(config: Config) -> None:
             "task.generate.most_per_token=0",
         )
     check_source(config.source)
+    if config.source.tune and config.task.kind == LM:
+        raise ConfigError(
+            f"source.tune holds training rows back, and task={config.task.name} has none", "source.tune=false"
+        )
     check_neuron(config.neuron, "neuron")
     check_quantizer(config.weights, "weights")
     check_operator(config.attention, "attention")

@@ -38,6 +38,11 @@ def _by_task(values: Any, other: Any, *, _root_: Any) -> Any:
     return values.get(str(_root_.task.name).rpartition("/")[2], other)
 
 
+def _by_neuron(values: Any, other: Any, *, _root_: Any) -> Any:
+    """The value of the neuron at hand (ann: the plain model); `other` for neurons that are not listed."""
+    return values.get(str(_root_.neuron.name), other)
+
+
 def _unless_weights(value: Any, *, _root_: Any) -> Any:
     """A value where the backbone starts from scratch; 0 where it has weights, which are taken as they are."""
     return 0 if _root_.backbone.path else value
@@ -79,6 +84,7 @@ def _job_cores(*, _root_: Any) -> int:
 RESOLVERS: dict[str, Callable[..., Any]] = {
     "architecture": _architecture,  # LIF-${architecture:} is LIF-BERT, or LIF-BART where the backbone is one
     "bits_for": _bits_for,  # ${bits_for:16} is 4: the bits that hold one of 16 levels
+    "by_neuron": _by_neuron,  # ${by_neuron:{ann: 2},null} is 2 for the plain model and nothing for others
     "by_task": _by_task,  # ${by_task:{cola: 50},10} is 50 for cola and 10 for other tasks
     "job_cores": _job_cores,  # ${job_cores:} is the number of cores of a job of hydra/launcher=slurm
     "job_gpus": _job_gpus,  # ${job_gpus:} is its number of GPUs

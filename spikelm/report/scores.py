@@ -16,7 +16,8 @@ from spikelm.report.query.sweep_runs import Job, jobs_of, system_names
 from spikelm.report.tables.formats import markdown_table, print_columns
 from spikelm.store.result import PRINTED, Result, number_text
 
-MEASURES = ("bits", "firing %", "mJ fp32", "of the ANN", "time")  # bits: of weights-activations
+#: bits: of weights-activations; events: spikes of one value over all steps
+MEASURES = ("bits", "firing %", "events", "mJ fp32", "of the ANN", "time")
 
 
 def show_scores(overrides: Sequence[str], root: Path, output: Path | None, folder: Path | None = None) -> Path:
@@ -35,7 +36,7 @@ def show_scores(overrides: Sequence[str], root: Path, output: Path | None, folde
     missing = [job for job in jobs if job.run.result() is None]
     title = (
         f"scale {', '.join(scales)}, source {', '.join(sources)}, seed{'s' if len(seeds) > 1 else ''} "
-        f"{', '.join(map(str, seeds))}: dev scores in %, mean of the tasks where all are there"
+        f"{', '.join(map(str, seeds))}: dev scores in %, mean of the tasks over the seeds that have all of them"
     )
     losses = {job.config.task.name for job in jobs if job.config.task.kind in UNLABELLED}
     headings = [
@@ -66,10 +67,8 @@ def _heading(task: str) -> str:
 def _cells(jobs: Sequence[Job], tasks: Sequence[str], losses: Collection[str]) -> list[str]:
     results = [result for job in jobs if (result := job.run.result()) is not None]
     scores = {task: _scores(result for result in results if result.task == task) for task in tasks}
-    averaged = [values for task, values in scores.items() if task not in losses]
-    complete = averaged and all(averaged)
-    mean = f"{statistics.fmean(map(statistics.fmean, averaged)):.1f}" if complete else ""
-    rates = [100 * result.firing_rate.mean for result in results if result.firing_rate.mean is not None]
+    averaged = [task for task in tasks if task not in losses]
+    rates = [result.firing_rate.mean for result in results if result.firing_rate.mean is not None]
     energies = [
         (result.energy_mj.fp32, result.energy_ann_mj.fp32 or 0.0)
         for result in results
@@ -78,13 +77,23 @@ def _cells(jobs: Sequence[Job], tasks: Sequence[str], losses: Collection[str]) -
     ours, ann = (statistics.fmean(column) for column in zip(*energies, strict=True)) if energies else (0.0, 0.0)
     return [
         *(_spread(values) for values in scores.values()),
-        mean,
+        _spread(_means(results, averaged)),
         "-".join(map(bits_text, jobs[0].config.bits.values())),
-        f"{statistics.fmean(rates):.1f}" if rates else "",
+        f"{100 * statistics.fmean(rates):.1f}" if rates else "",
+        f"{jobs[0].config.time_steps * statistics.fmean(rates):.2f}" if rates else "",
         significant(ours) if energies else "",
         f"1/{ann / ours:.1f}" if energies else "",
         duration(sum(result.seconds for result in results)) if results else "",
     ]
+
+
+def _means(results: Sequence[Result], tasks: Sequence[str]) -> list[float]:
+    """The mean of the tasks for each seed that has all of them."""
+    by_seed: dict[int, list[float]] = {}
+    for result in results:
+        if result.task in tasks and result.score is not None:
+            by_seed.setdefault(result.seed, []).append(result.score)
+    return [statistics.fmean(scores) for scores in by_seed.values() if len(scores) == len(tasks)]
 
 
 def _scores(results: Iterable[Result]) -> list[float]:

@@ -338,7 +338,7 @@ class Result(ResultPart):
     task: str
     system: str = Field(description="name of the table row, or a label made of the settings")
     scale: str
-    recipe: str = Field(description="paper or as_released, where the two disagree; empty: the scale's own")
+    recipe: str = Field(description="paper, as_released or laptop (conf/recipe); empty: the scale's own")
     seed: int
     select: str = Field(description="which evaluation is reported: last, best_dev or released")
     source: Source

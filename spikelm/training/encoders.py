@@ -120,11 +120,12 @@ def _classifier_module(
 
 def _student(config: Config, models: Mapping[str, Path]) -> Any:
     """The student with the weights of its conversion, or those that `distill.start.weights` asks for."""
+    start = config.distill.start.weights
+    from_general = start == "general" and "converted" not in models  # which has no dropout either
+    if from_general or not config.distill.start.dropout:
+        config = replace(config, backbone=replace(config.backbone, dropout=0.0, attention_dropout=0.0))
     if "converted" in models:
         return load_previous(config, models["converted"])
-    start = config.distill.start.weights
-    if start == "general":  # which has no dropout either, as what is imitated has none
-        config = replace(config, backbone=replace(config.backbone, dropout=0.0, attention_dropout=0.0))
     if start == "teacher":
         return student_from_teacher(config, models["teacher"])
     if start == "previous":

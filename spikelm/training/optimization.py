@@ -93,5 +93,7 @@ def optimizer_and_schedule(model: Any, stage: StageConfig, total: int) -> tuple[
         optimizer = Adagrad(groups, lr=stage.lr, initial_accumulator_value=ACCUMULATED)
     else:
         first, second = stage.optimizer.betas
-        optimizer = AdamW(groups, lr=stage.lr, betas=(first, second), eps=stage.optimizer.epsilon)
+        optimizer = AdamW(
+            groups, lr=stage.lr, betas=(first, second), eps=stage.optimizer.epsilon, fused=stage.optimizer.fused
+        )
     return optimizer, LambdaLR(optimizer, [partial(learning_rate, one, total) for one in stages])

@@ -13,7 +13,7 @@ from spikelm.config.compose import load_config
 from spikelm.errors import ConfigError
 from spikelm.report.query.selection import Results, Selection
 from spikelm.report.reproduce import reference
-from spikelm.report.reproduce.reference import renew
+from spikelm.report.reproduce.reference import keep, renew
 from spikelm.report.tables.paper_table import load_table
 from spikelm.runs.experiment import open_run
 from spikelm.store.store import Store
@@ -61,6 +61,17 @@ def test_nothing_kept_names_a_place_of_the_machine(selection: Selection, tmp_pat
     files = [path for path in (tmp_path / "kept").rglob("*") if path.is_file() and path.suffix not in (".png", ".pdf")]
     assert any(path.name == "result.json" for path in files)
     assert not [path for path in files if str(tmp_path) in path.read_text() or str(selection.root) in path.read_text()]
+
+
+def test_folders_of_local_files_are_not_kept(selection: Selection, tmp_path: Path) -> None:
+    run = Store(selection.root).find(finish(selection.root, ["system=lif_bert", "task=glue/rte"]))
+    assert run is not None
+    made = run.result()
+    assert made is not None
+    source = replace(made.config.source, name="local", root=str(tmp_path), tokenizer=str(tmp_path / "vocab.txt"))
+    kept = keep(run, made.model_copy(update={"config": replace(made.config, source=source)}), tmp_path / "kept")
+    assert (kept.config.source.root, kept.config.source.tokenizer, kept.config.source.mirror) == ("DATA", "DATA", None)
+    assert str(tmp_path) not in next((tmp_path / "kept").rglob("result.json")).read_text()
 
 
 def test_results_of_further_seeds_are_kept_beside_tables_without_them(selection: Selection, tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from spikelm.config.compose import load_config
 from spikelm.errors import ConfigError
 from spikelm.report.figures.curves import SMOOTHED, curve_names, curves_title, draw_curves, drawn, read_metric, smooth
 from spikelm.report.query.sweep_runs import jobs_of
+from spikelm.report.reproduce.kept_sweep import keep_sweep
 from spikelm.report.scores import MEASURES, show_scores
 from spikelm.runs.experiment import open_run
+from spikelm.store.store import Store
 
 TASKS = "task=glue/rte,glue/mrpc"
 
@@ -28,13 +30,14 @@ def finish(root: Path, overrides: list[str], metrics: dict[str, float], rate: fl
         run.append_metrics(2, {"train/loss": 1.0})
         measured: dict[str, Any] = {
             "task": config.task.name,
+            "scale": config.scale,
             "metrics": metrics,
             "seconds": 90.0,
             "firing_rate": {"mean": rate, "per_site": {}},
             "energy_mj": {"fp32": energy, "fp16": energy},
             "energy_ann_mj": {"fp32": 4.0, "fp16": 4.0},
         }
-        run.finish(made_up(run_id=run.id, config=config, **measured))
+        run.finish(made_up(run_id=run.id, config=config, seed=config.seed, **measured))
 
 
 def test_a_sweep_is_expanded_as_hydra_does_and_equal_runs_come_once(runs_dir: Path) -> None:
@@ -53,8 +56,8 @@ def test_scores_average_tasks_and_leave_out_what_is_missing(runs_dir: Path, caps
     lines = path.read_text().splitlines()
     [ann] = [line for line in lines if line.startswith("| BERT |")]
     [spiking] = [line for line in lines if line.startswith("| BERT with bispike T=1 k=2 |")]
-    assert ann == "| BERT | 60.0 | 80.0 | 70.0 | 32-32 |  | 4.00 | 1/1.0 | 3.0 min |", "F1 of MRPC, as in table 3"
-    assert spiking == "| BERT with bispike T=1 k=2 | 50.0 |  |  | 32-ternary | 40.0 | 0.500 | 1/8.0 | 90 s |"
+    assert ann == "| BERT | 60.0 | 80.0 | 70.0 | 32-32 |  |  | 4.00 | 1/1.0 | 3.0 min |", "F1 of MRPC, as in table 3"
+    assert spiking == "| BERT with bispike T=1 k=2 | 50.0 |  |  | 32-ternary | 40.0 | 0.40 | 0.500 | 1/8.0 | 90 s |"
     assert "- `spikelm-run task=glue/rte neuron=bispike seed=1` (50.00, 90 s" in path.read_text()
     assert "5 of 8 runs are not finished" in capsys.readouterr().out
 
@@ -85,7 +88,7 @@ def test_what_was_swept_beside_tasks_and_seeds_is_another_row(runs_dir: Path) ->
     text = show_scores(
         ["task=glue/rte", "neuron=ann", "finetune.lr=1e-3,1e-4", "seed=42,1"], runs_dir, None
     ).read_text()
-    assert "| BERT (finetune.lr=0.001) | 50.0 | 50.0 | 32-32 |  | 4.00e-07 |" in text
+    assert "| BERT (finetune.lr=0.001) | 50.0 | 50.0 | 32-32 |  |  | 4.00e-07 |" in text
     assert "| BERT (finetune.lr=0.0001) | 60.0 |" in text
 
 
@@ -136,3 +139,33 @@ def test_a_few_values_are_drawn_as_they_are() -> None:
     few, many = np.arange(10.0), np.arange(2.0 * SMOOTHED + 1)
     assert drawn(few).tolist() == few.tolist()
     assert drawn(many)[-1] == many[-(SMOOTHED // 2 + 1) :].mean()
+
+
+def test_a_mean_over_seeds_is_of_those_that_have_all_tasks(runs_dir: Path) -> None:
+    for seed, rte, mrpc in ((1, 50.0, 70.0), (2, 60.0, 80.0), (3, 90.0, None)):
+        finish(runs_dir, ["task=glue/rte", "neuron=ann", f"seed={seed}"], {"accuracy": rte}, None, 4.0)
+        if mrpc is not None:
+            finish(runs_dir, ["task=glue/mrpc", "neuron=ann", f"seed={seed}"], {"f1": mrpc}, None, 4.0)
+    text = show_scores([TASKS, "neuron=ann", "seed=1,2,3"], runs_dir, None).read_text()
+    # RTE: 66.7 ± 20.8 over three; the mean: 60 and 70 over the two seeds that have both
+    assert "| BERT | 66.7±20.8 | 75.0±7.1 | 65.0±7.1 |" in text
+
+
+def test_a_sweep_is_kept_with_what_it_was_made_from_and_read_again(runs_dir: Path, tmp_path: Path) -> None:
+    swept, kept = [TASKS, "neuron=ann,bispike", "scale=smoke"], tmp_path / "kept"
+    with pytest.raises(ConfigError, match="no run of this sweep is finished"):
+        keep_sweep(swept, runs_dir, kept)
+    finish(runs_dir, ["task=glue/rte", "neuron=ann", "scale=smoke"], {"accuracy": 60.0}, None, 4.0)
+    index = keep_sweep(swept, runs_dir, kept)
+    finish(runs_dir, ["task=glue/mrpc", "neuron=bispike", "scale=smoke"], {"f1": 70.0}, 0.4, 0.5)
+    keep_sweep(swept, runs_dir, kept)
+    assert {run.id for run in Store(kept).runs()} == {run.id for run in Store(runs_dir).runs()}
+    assert "| rte | BERT | 42 | 60.00 |  | 4.00 | 1/1.0 | 90 s | [" in index.read_text()
+    assert "| mrpc (f1) | BERT with bispike T=1 k=2 | 42 | 70.00 | 0.40 | 0.500 | 1/8.0 | 90 s | [" in index.read_text()
+    assert str(tmp_path) not in index.read_text()
+    assert not [path for path in kept.rglob("result.json") if str(tmp_path) in path.read_text()]
+    finish(runs_dir, ["task=glue/rte", "neuron=ann"], {"accuracy": 60.0}, None, 4.0)
+    with pytest.raises(
+        ConfigError, match=r"scale mini, source embedded and scale smoke, source embedded, which are never mixed"
+    ):
+        keep_sweep(["task=glue/rte", "neuron=ann"], runs_dir, kept)

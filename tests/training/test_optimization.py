@@ -70,3 +70,17 @@ def test_adagrad_and_the_inverse_root_are_those_of_their_papers() -> None:
         for t in (1, 500, warmup, 3 * warmup):
             found = stage.lr * learning_rate(stage, 200000, t)
             assert found == pytest.approx(rate * min(t**-0.5, t * warmup**-1.5))
+
+
+def test_fused_adamw_takes_the_same_steps() -> None:
+    layers = {fused: nn.Linear(3, 2) for fused in (False, True)}
+    layers[True].load_state_dict(layers[False].state_dict())
+    gradients = torch.randn(5, 2, 3)
+    for fused, layer in layers.items():
+        stage = StageConfig(steps=5, lr=0.1, optimizer=OptimizerConfig(weight_decay=0.01, fused=fused))
+        optimizer, _ = optimizer_and_schedule(layer, stage, 5)
+        assert optimizer.defaults["fused"] == fused
+        for gradient in gradients:
+            layer.weight.grad = gradient.clone()
+            optimizer.step()
+    torch.testing.assert_close(layers[True].weight, layers[False].weight)

@@ -14,6 +14,7 @@ from spikelm.config.compose import load_config
 from spikelm.models.bert import build_pretraining_model
 from spikelm.runs.experiment import open_run, run_experiment
 from spikelm.runs.identity import identity
+from spikelm.runs.prerequisites import teacher_of
 from spikelm.spiking import load_pretrained
 from spikelm.store.hashing import run_id
 from spikelm.training.best_epoch import best_keeper, released_metric, reported_scores
@@ -47,6 +48,16 @@ def test_the_released_recipe_sets_what_the_code_does() -> None:
     assert config.select == "released"
     ids = {of("scale=paper", "task=glue/mnli", *recipe) for recipe in ([], ["recipe=paper"], ["recipe=as_released"])}
     assert len(ids) == 3
+
+
+def test_the_laptops_students_are_taught_by_its_plain_model() -> None:
+    words = ["scale=smoke", "recipe=laptop", "task=glue/rte"]
+    student = load_config([*words, "system=spikelm_residual_d2", "convert=first", "distill=imitate"])
+    plain = load_config([*words, "system=bert"])
+    assert (student.finetune.steps, student.finetune.epochs, student.finetune.lr) == (150, None, 5e-4)
+    assert (plain.finetune.steps, plain.finetune.epochs, plain.finetune.lr) == (None, 2, 1e-4)
+    assert plain.finetune.optimizer.fused
+    assert run_id(identity(teacher_of(student))) == run_id(identity(plain))
 
 
 def accelerate_rates(peak: float, warmup: int, total: int, updates: int, processes: int) -> list[float]:

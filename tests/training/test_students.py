@@ -183,6 +183,24 @@ def test_embeddings_can_be_left_as_they_are(runs: Path) -> None:
     assert every - some == {name for name in every if name.startswith("bert.embeddings.")} != set()
 
 
+@pytest.mark.parametrize("start", [("convert=first",), ("distill.start.weights=teacher",)])
+def test_a_student_can_be_without_dropout_and_its_teacher_stays_the_same(start: tuple[str, ...], runs: Path) -> None:
+    words = (*RTE, "distill=full", "backbone.dropout=0.1", "backbone.attention_dropout=0.1", *start)
+
+    def dropout(*options: str) -> set[float]:
+        model = stage_of(config_of(runs, *words, *options)).module.model
+        return {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
+
+    assert dropout() == {0.1}
+    assert dropout("distill.start.dropout=false") == {0.0}
+    ids = [id_of(*words, "scale=smoke", *more) for more in ([], ["distill.start.dropout=false"])]
+    assert ids[0] != ids[1]
+    teachers = [
+        prerequisites(config_of(runs, *words, *more))["teacher"] for more in ([], ["distill.start.dropout=false"])
+    ]
+    assert identity(teachers[0]) == identity(teachers[1])
+
+
 @pytest.mark.usefixtures("kept_checkpoints")
 @pytest.mark.parametrize("options", [("task=general_distill", "neuron=bispike"), (*RTE, "distill=general")])
 def test_a_resumed_student_ends_where_the_whole_one_ends(options: tuple[str, ...], tmp_path: Path) -> None:

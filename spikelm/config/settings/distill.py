@@ -24,6 +24,8 @@ class StartConfig:
     # Time steps of the general run to start from; null: the student's own. The id of that run decides, not this number.
     general_T: int | None = setting(None, Rule(whole=True, least=1, optional=True), NO_RUN)
     frozen_embeddings: bool = setting(False, decides=STUDENTS)  # as in the general stage, where both models share them
+    # false: none, as what is imitated has none; from a general run there is none in any case.
+    dropout: bool = setting(True, decides=STUDENTS, counts_as={True: LEFT_OUT})
 
 
 @dataclass
@@ -185,6 +187,7 @@ def _refuse_for_labels(distill: DistillConfig, task: str, own: str, more: Mappin
     for_labels = {
         **more,
         "start.weights=general": distill.start.weights == "general",
+        "start.dropout=false": not distill.start.dropout,
         "teacher.cache": distill.teacher.cache,
         "losses.scores": distill.losses.scores,
         "losses.relations": distill.losses.relations,

@@ -48,8 +48,8 @@ class Composed:
 
     system: SystemConfig = setting(SystemConfig, decides=NO_RUN)
     scale: str = setting("mini", decides=NO_RUN)
-    # paper | as_released, where the two disagree; empty: the scale's own
-    recipe: str = setting("", Rule(choices=("", "paper", "as_released")), NO_RUN)
+    # paper | as_released, where the two disagree, or laptop: minutes on one core; empty: the scale's own
+    recipe: str = setting("", Rule(choices=("", "paper", "as_released", "laptop")), NO_RUN)
     task: TaskConfig = setting(TaskConfig)
     backbone: BackboneConfig = setting(BackboneConfig)
     T: int = setting(1, Rule(whole=True, least=1))
@@ -100,7 +100,8 @@ class Config(Composed):
     @property
     def rows_from(self) -> str:
         """Where its rows or documents come from; a task with files of its own reads them, whatever the source."""
-        return "local" if self.task.files else self.source.name
+        source = "local" if self.task.files else self.source.name
+        return f"{source}-tune" if self.source.tune and self.run == FINE_TUNING else source
 
     @property
     def run(self) -> str:

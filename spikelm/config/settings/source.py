@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omegaconf import MISSING
 
-from spikelm.config.settings.fields import NO_RUN, setting
+from spikelm.config.settings.fields import FINE_TUNING, LEFT_OUT, NO_RUN, setting
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 
@@ -44,6 +44,8 @@ class SourceConfig:
     documents: int = setting(4000, Rule(whole=True, least=1))  # of the pretraining text; an upper bound for files
     train_rows: int | None = setting(None, Rule(whole=True, least=1, optional=True))
     dev_rows: int | None = setting(None, Rule(whole=True, least=1, optional=True))
+    # To choose settings by: every tenth training row is evaluated and not trained on; no evaluated split is read.
+    tune: bool = setting(False, decides={FINE_TUNING}, counts_as={False: LEFT_OUT})
     glue: str | None = setting(None, decides=NO_RUN)  # hub: the repository of the tasks
     revision: str | None = setting(None, decides=NO_RUN)  # hub: of the tasks' repository
     text: list[HubText] | None = setting(None, decides=NO_RUN)  # hub: the repositories of the pretraining text

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import II
 
-from spikelm.config.settings.fields import NO_RUN, setting
+from spikelm.config.settings.fields import LEFT_OUT, NO_RUN, setting
 from spikelm.errors import ConfigError
 from spikelm.rules import Rule
 
@@ -37,6 +37,7 @@ class OptimizerConfig:
     epsilon: float = setting(1e-8, Rule(above=0))
     encoder_lr: float | None = setting(None, Rule(above=0, optional=True))  # of an encoder-decoder's encoder; null: lr
     encoder_warmup: float | None = setting(None, Rule(above=0, optional=True))  # likewise; null: schedule.warmup
+    fused: bool = setting(False, counts_as={False: LEFT_OUT})  # AdamW in one pass over memory: faster, other roundings
 
 
 @dataclass
@@ -83,6 +84,7 @@ class TeacherOptimizerConfig(OptimizerConfig):
 
     weight_decay: float = setting(II("finetune.optimizer.weight_decay"), Rule(least=0))
     clip: float | None = setting(II("finetune.optimizer.clip"), Rule(above=0, optional=True))
+    fused: bool = setting(II("finetune.optimizer.fused"), counts_as={False: LEFT_OUT})
 
 
 @dataclass
@@ -111,6 +113,8 @@ def check_stage(name: str, stage: StageConfig, config: Any) -> None:
         raise ConfigError(f"{name}.optimizer.betas={list(optimizer.betas)} is not valid; they are two numbers")
     if schedule.floor and schedule.shape not in ("linear", "cosine"):
         raise ConfigError(f"{name}.schedule.floor is for a schedule that falls to its end, not for {schedule.shape}")
+    if optimizer.fused and optimizer.name != "adamw":
+        raise ConfigError(f"{name}.optimizer.fused is for adamw, not for {optimizer.name}")
     for key in ("encoder_lr", "encoder_warmup"):
         if getattr(optimizer, key) and config.task.kind != "seq2seq":
             raise ConfigError(f"{name}.optimizer.{key} is for encoder-decoders, not for task={config.task.name}")

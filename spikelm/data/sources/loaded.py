@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sized
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,8 @@ from spikelm.catalog.quantities import rows_text
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.errors import DataError
+
+HELD_OUT = 10  # source.tune: every so many training rows one to choose settings by
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,21 @@ def first_rows(
     counts = counts or {split: len(items) for split, items in rows.items()}
     limits = {"train": source.train_rows, **dict.fromkeys(task.splits, source.dev_rows)}
     kept = {split: rows[split][:limit] for split, limit in limits.items()}
+    available = {split: counts[split] for split in kept if len(kept[split]) < counts[split]}
+    if source.tune:
+        kept = _for_tuning(kept["train"], task, source.dev_rows)
+        available = {split: count for split, count in available.items() if split == "train"}
     if empty := [split for split in kept if not kept[split]]:
         raise DataError(f"{task.name} {empty[0]} has no rows")
     content = content_hash([split, row] for split in kept for row in kept[split])
-    available = {split: counts[split] for split in kept if len(kept[split]) < counts[split]}
     return LoadedText(kept, content, available=available)
+
+
+def _for_tuning(train: Sequence[Any], task: TaskConfig, most: int | None) -> dict[str, Any]:
+    """Every tenth training row to evaluate, at most `most` of them, and the others to train on."""
+    held_out = train[HELD_OUT - 1 :: HELD_OUT]
+    trained_on = [row for index, row in enumerate(train) if index % HELD_OUT != HELD_OUT - 1]
+    return {"train": trained_on, **dict.fromkeys(task.splits, held_out[:most])}
 
 
 class ContentHash:

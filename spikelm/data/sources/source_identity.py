@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spikelm.catalog.kinds import LM
-from spikelm.config.settings.fields import FINE_TUNING, decided
+from spikelm.config.settings.fields import FINE_TUNING, PRETRAINING, decided
 from spikelm.config.settings.source import SourceConfig
 from spikelm.config.settings.task import TaskConfig
 from spikelm.data import microworld
@@ -40,6 +40,8 @@ def source_identity(
         identity = _hub_identity(task, source)
         if task_rows:  # the repository's own revision says which rows these are
             identity["others"] = {"repo": source.glue or GLUE, "revision": source.revision}
+            if source.tune:
+                identity["others"]["tune"] = True
     elif task.kind in WITHOUT_ROWS:
         identity = {"name": source.name, "content": documents_hash(source, cache, task_rows)}
     elif task.kind == LM:
@@ -55,7 +57,8 @@ def source_identity(
 
 def _embedded_identity(task: TaskConfig, source: SourceConfig, task_rows: int | None) -> dict[str, Any]:
     """Version and seed say what the micro-world makes; a task that it does not have is refused here, before any run."""
-    identity = decided(source, FINE_TUNING)  # each of these settings decides every kind of run, or none
+    reads_rows = task.kind not in WITHOUT_ROWS or task_rows
+    identity = decided(source, FINE_TUNING if reads_rows else PRETRAINING)
     name = "" if task.kind in WITHOUT_ROWS else embedded_name(task)
     if task.kind == "seq2seq":
         del identity["documents"]  # text pairs are not made of documents
@@ -75,7 +78,7 @@ def _hub_identity(task: TaskConfig, source: SourceConfig) -> dict[str, Any]:
         "name": source.name,
         "rows": asdict(task_repository(task, source)),
         "columns": {"named": dict(task.file_columns), "headerless": list(task.tsv_columns)},
-        "limits": [source.train_rows, source.dev_rows],
+        "limits": _limits(source),
     }
 
 
@@ -86,10 +89,15 @@ def _rows_hash(task: TaskConfig, source: SourceConfig, cache: Path) -> str:
     settings = {
         "task": [task.name, task.kind, list(task.columns), list(task.labels), list(task.splits)],
         "columns": [dict(task.file_columns), list(task.tsv_columns), task.skip_broken, list(task.score_range)],
-        "rows": [source.train_rows, source.dev_rows],
+        "rows": _limits(source),
     }
     place = place_of(cache, files.values(), settings)
     return recall(place) or remember(place, load(task, source).content_hash)
+
+
+def _limits(source: SourceConfig) -> list[Any]:
+    """Which of the rows are read."""
+    return [source.train_rows, source.dev_rows, *(["tune"] if source.tune else [])]
 
 
 def _others_hash(task: TaskConfig, source: SourceConfig, cache: Path, task_rows: int) -> str:

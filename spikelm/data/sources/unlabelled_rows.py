@@ -64,7 +64,11 @@ def unlabelled_row_files(source: SourceConfig, limit: int) -> tuple[list[list[Pa
     """The local files that these rows are read from, and how they are read."""
     root, tasks = local_root(source), _tasks(source)
     files = [files for task in tasks for files in task_files(task, root, ("train",)).values()]
-    return files, {"task_rows": limit, "tasks": [[task.name, list(task.columns)] for task in tasks]}
+    return files, {
+        "task_rows": limit,
+        "tune": source.tune,
+        "tasks": [[task.name, list(task.columns)] for task in tasks],
+    }
 
 
 def _joined(articles: Documents, rows: list[Document]) -> Iterator[Document]:

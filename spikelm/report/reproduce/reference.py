@@ -17,6 +17,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 from spikelm.catalog.quantities import counted
+from spikelm.config.settings.source import PATHS
 from spikelm.errors import ConfigError
 from spikelm.report.claims.claims import Verdict, check_claims
 from spikelm.report.claims.show_claims import numbers_text, write_claims
@@ -41,6 +42,7 @@ from spikelm.store.result import Result
 from spikelm.store.store import Run, Store
 
 TITLE = "# Reference results"
+DATA = "DATA"  # in place of the folders of local files, as the documents call them
 
 
 def renew(selection: Selection, target: Path, further_seeds: Sequence[int] = ()) -> Path:
@@ -112,7 +114,7 @@ def _made_of_runs(name: str) -> bool:
 
 def _make(selection: Selection, runs: Mapping[Run, Result], target: Path, further_seeds: Sequence[int]) -> None:
     """The whole folder: results, what the figures saw in weights, tables, figures, claims and index."""
-    kept = [_keep(run, result, target) for run, result in runs.items()]
+    kept = [keep(run, result, target) for run, result in runs.items()]
     folder = target / "figures" / "data"
     for place in (selection.root, selection.folder):
         for probe in (place / "figures" / "data").glob("*.json"):
@@ -156,7 +158,12 @@ def _finished(selection: Selection) -> dict[Run, Result]:
     pending += [id for verdict in check_claims(results) for id in verdict.runs]
     for id in FIGURES:  # what is seen in the weights is kept as numbers while there are weights
         plt.close(draw_figure(id, results).figure)
-    finished: dict[str, tuple[Run, Result]] = {}
+    return with_origins(store, pending)
+
+
+def with_origins(store: Store, ids: Iterable[str]) -> dict[Run, Result]:
+    """The finished runs among these and those that they were made from."""
+    pending, finished = list(ids), dict[str, tuple[Run, Result]]()
     while pending:
         id = pending.pop()
         run = store.find(id)
@@ -167,11 +174,13 @@ def _finished(selection: Selection) -> dict[Run, Result]:
     return dict(sorted(finished.values(), key=lambda pair: pair[0].directory))
 
 
-def _keep(run: Run, result: Result, target: Path) -> Result:
+def keep(run: Run, result: Result, target: Path) -> Result:
     """Write a result under `target`, with a checksum of its own: not where the store was, and with today's title."""
-    kept = result.model_copy(update={"config": replace(result.config, runs_dir="runs"), "system": title(result.config)})
+    source = replace(result.config.source, **{key: DATA for key in PATHS if getattr(result.config.source, key)})
+    config = replace(result.config, runs_dir="runs", source=source)
+    kept = result.model_copy(update={"config": config, "system": title(result.config)})
     folder = target / run.directory.parent.name / run.directory.name
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "result.json", kept.to_record())
     return kept
 
