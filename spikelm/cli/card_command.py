@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from rich.console import Console
 
@@ -35,8 +36,9 @@ def print_card(args: argparse.Namespace, name: str, overrides: Sequence[str]) ->
         config: Config = composed(overrides)
         subject = sized_subject(config, texts, args.rate)
     card = energy_card(subject.model, subject.batches, subject.T, rows=subject.rows, inputs=subject.inputs)
-    several = isinstance(subject.batches, list)
-    first = subject.batches[0] if several else subject.batches
+    batches: Any = subject.batches
+    several = isinstance(batches, list)
+    first = batches[0] if several else batches
     rows = len(next(iter(first.values()))) if several else card.counts.rows
     cost = measured_cost(subject.model, first, rows, card.counts)
     if args.json:
