@@ -177,7 +177,10 @@ class ModelCounts:
 
         def fetched(some: int, vectors: int, one: ProductCount) -> int:
             most = one.macs / vectors
-            return round(most * (1 - (1 - min(1.0, some / most)) ** scale)) if most else 0
+            if not most:
+                return 0
+            share = min(some, most - 0.5) / most  # where nothing was left out, hardly anything: half a value
+            return round(most * (1 - (1 - share) ** scale))
 
         def scaled(one: ProductCount) -> ProductCount:
             if not one.spike_driven:

@@ -153,6 +153,18 @@ def test_break_even() -> None:
     assert all(not one.cheaper and not one.sentence for one in estimates(counts(REAL)))
 
 
+def test_at_another_rate_fewer_weights_are_read() -> None:
+    """Of 16 vectors of which a quarter fires, 1 - 0.75^16 of the weights are read; at half the rate fewer."""
+    many = replace(QUARTER, fetched_together=round(MACS / 16 * (1 - 0.75**16)))
+    half = counts(many).at_rate(0.5).products[0]
+    assert half.active == MACS // 8
+    assert half.fetched == pytest.approx(MACS * (1 - 0.75**0.5), rel=1e-6)
+    assert half.fetched_together == pytest.approx(MACS / 16 * (1 - 0.75**8), rel=1e-6)
+    full = counts(QUARTER).at_rate(0.001).products[0]
+    assert 0 < full.fetched_together < 0.1 * MACS / 16, "even where none was left out"
+    assert counts(many).at_rate(0.0).products[0].fetched_together == 0
+
+
 def test_neurobench_leaves_out_what_it_does_not_hook() -> None:
     inside = replace(REAL, hooked=False, module="attention")
     unit = replace(QUARTER, unit=True)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 
@@ -176,7 +177,8 @@ def with_origins(store: Store, ids: Iterable[str]) -> dict[Run, Result]:
 
 def keep(run: Run, result: Result, target: Path) -> Result:
     """Write a result under `target`, with a checksum of its own: not where the store was, and with today's title."""
-    source = replace(result.config.source, **{key: DATA for key in PATHS if getattr(result.config.source, key)})
+    hidden: dict[str, Any] = {key: DATA for key in PATHS if getattr(result.config.source, key)}
+    source = replace(result.config.source, **hidden)
     config = replace(result.config, runs_dir="runs", source=source)
     kept = result.model_copy(update={"config": config, "system": title(result.config)})
     folder = target / run.directory.parent.name / run.directory.name
