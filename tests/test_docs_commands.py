@@ -31,7 +31,7 @@ from docs_sandbox import REFERENCE, sandbox
 PAGES = [page for page in pages() if page.name not in HISTORY]
 KNOWN: dict[str, str] = {}  # equal commands of several pages are tried once
 #: blocks that need a GPU, the hub, keys or an installation
-NOT_RUN_AT_MOST = 8
+NOT_RUN_AT_MOST = 9
 
 
 @pytest.fixture(scope="module")
