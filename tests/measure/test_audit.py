@@ -22,7 +22,7 @@ from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import SpikeLMError
 from spikelm.measure.audit import audit
 from spikelm.measure.firing import FiringMeter
-from spikelm.measure.watch import spike_rate
+from spikelm.measure.spike_tensors import spike_rate
 from spikelm.spiking import spikify
 
 torch.set_num_threads(1)

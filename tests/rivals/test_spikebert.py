@@ -21,7 +21,7 @@ from spikelm.config.settings.stages import ScheduleConfig, StageConfig
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
 from spikelm.measure.firing import FiringMeter
-from spikelm.measure.watch import sum_rate
+from spikelm.measure.spike_tensors import sum_rate
 from spikelm.measure.workload import parameter_count as planned
 from spikelm.models.bert import parameter_count
 from spikelm.rivals.spikebert.spikformer import SpikformerConfig, SpikformerForSequenceClassification
