@@ -57,7 +57,7 @@ class Product:
 
     @property
     def columns(self) -> int:
-        """Columns of the right side."""
+        """Columns of the right side; the values of one that is a vector."""
         return self.right.shape[-2] if self.transposed else self.right.shape[-1]
 
     def not_zero(self, of: Tensor | None = None) -> int:

@@ -45,11 +45,12 @@ _OPAQUE = (
     "_native_multi_head_attention",
     "_transformer_encoder_layer_fwd",
 )
+#: operations whose output holds the values of their input
+_COPIES = ("clone", "_to_copy", "_unsafe_view", "index_select")
 #: the modules that NeuroBench puts its hooks on
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 #: spiking neurons of other libraries, by package and class
 _NEURONS = {"spikingjelly": "BaseNode", "snntorch": "SpikingNeuron"}
-_COPIES = ("clone", "_to_copy", "_unsafe_view", "index_select")
 
 _Known = tuple[str, Arithmetic, str]
 _SOFTMAX: _Known = ("softmax", "real-valued", "exponentials and divisions")
@@ -407,15 +408,11 @@ class MatmulWatch(TorchDispatchMode):
 
     @property
     def _steps(self) -> int:
-        """Time steps that the module that is executing was given at once."""
-        return self.T if self._folded else 1
-
-    @property
-    def _folded(self) -> bool:
-        """Whether the module that is executing was given all time steps at once."""
+        """Time steps that the module that is executing was given at once: all of them or one."""
         leading = self.stack[-1].leading if self.stack else 0
         rows = self.T * self.inputs
-        return bool(leading) and (leading % rows == 0 or (leading == self.T and leading != self.inputs))
+        all_steps = leading and (leading % rows == 0 or (leading == self.T and leading != self.inputs))
+        return self.T if all_steps else 1
 
     def _part(self, path: str) -> Part:
         inside = any(not prefix or f".{prefix}." in f".{path}." for prefix in self.prefixes)
