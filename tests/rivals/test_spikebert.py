@@ -21,7 +21,6 @@ from spikelm.config.settings.stages import ScheduleConfig, StageConfig
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
 from spikelm.measure.firing import FiringMeter
-from spikelm.measure.watch import sum_rate
 from spikelm.measure.workload import parameter_count as planned
 from spikelm.models.bert import parameter_count
 from spikelm.rivals.spikebert.spikformer import SpikformerConfig, SpikformerForSequenceClassification
@@ -181,14 +180,6 @@ def test_the_audit_calls_sums_of_spikes_additions() -> None:
     broken.spikformer.encoder.layer[1].output.dense._forward_hooks.clear()  # what it adds is not spikes any more
     broken.spikformer.encoder.layer[0].output.dense._forward_hooks.clear()
     assert audit(broken, batch(), 4).verdict == "partly"
-
-
-def test_sums_are_whole_numbers_up_to_a_most() -> None:
-    assert sum_rate(torch.tensor([0.0, 1, 3, 2]), 3) == 1.5
-    assert sum_rate(torch.tensor([0.0, 1, 4, 2]), 3) is None
-    assert sum_rate(torch.tensor([0.0, -1, 1, 2]), 3) is None
-    assert sum_rate(torch.tensor([0.0, 1, 1.5, 2]), 3) is None
-    assert sum_rate(torch.tensor([0.0, 1, 3, 2]), 1) is None, "other models' residuals are not made of spikes"
 
 
 def test_energy_counts_every_spike_that_the_residual_adds_up() -> None:

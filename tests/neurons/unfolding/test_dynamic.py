@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from spikelm.measure.firing import FiringMeter
-from spikelm.measure.watch import look_at_steps
+from spikelm.measure.spike_tensors import look_at_steps
 from spikelm.neurons.unfolding.dynamic import Dynamic
 from spikelm.neurons.unfolding.writing import binary, bitwise, place_values, ternary
 
