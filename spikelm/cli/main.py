@@ -182,7 +182,7 @@ def report() -> None:
 
 def energy() -> None:
     """spikelm-energy: every term of a backbone's energy, without training."""
-    from spikelm.cli.energy_command import energy_main
+    from spikelm.cli.energy.energy_command import energy_main
 
     _guard(lambda: energy_main(sys.argv[1:]))
 

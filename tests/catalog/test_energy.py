@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
-from rich.console import Console
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertModel
 
@@ -20,7 +16,6 @@ from spikelm.catalog.energy import (
     real_valued_terms,
     spiking_energy_mj,
 )
-from spikelm.cli.energy_table import print_energy
 from spikelm.errors import ConfigError
 
 torch.set_num_threads(1)
@@ -109,42 +104,3 @@ def test_macs_agree_with_torch(layers: int, hidden: int, intermediate: int, leng
         model(input_ids=torch.ones(1, length, dtype=torch.long))
     terms = encoder_terms(layers, hidden, intermediate, length)
     assert 2 * sum(term.macs for term in terms) == counter.get_total_flops()
-
-
-def test_table_shows_every_term_in_80_columns() -> None:
-    console = Console(record=True, width=80, quiet=False, file=None)
-    with console.capture() as capture:
-        print_energy(12, 768, 3072, 128, T=4, rate=0.3416, console=console)
-    text = capture.get()
-    for piece in (
-        "attention x value",
-        "11,173,625,856",
-        "51.399",
-        "16.760",
-        "13.741",
-        "10.06 mJ per",
-        "pooler",
-        "32.4%",
-    ):
-        assert piece in text, piece
-    assert "…" not in text
-
-
-def test_energy_needs_no_torch() -> None:
-    code = "import sys, spikelm.cli.energy_table; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_operators_are_said_not_to_be_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    from spikelm.cli.energy_command import energy_main
-
-    printed = []
-    for words in ([], ["attention=ptsoftmax", "norm=bspn"]):
-        assert energy_main(["backbone=bert_tiny", *words]) == 0
-        printed.append(capsys.readouterr().out)
-    plain, replaced = (text.split("Only matmuls are counted") for text in printed)
-    assert plain[0] == replaced[0], "the numbers are the same"
-    assert " ".join(replaced[1].split()) == (
-        ", and no operator between them, ptsoftmax in place of the softmax and bspn in place of the LayerNorms of the "
-        "blocks among them."
-    )

@@ -19,7 +19,6 @@ from spikelm.catalog.energy import (
     seq2seq_terms,
     spiking_energy_mj,
 )
-from spikelm.cli.energy_command import energy_main
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
 from spikelm.measure.audit import audit
@@ -151,19 +150,3 @@ def test_rates_with_and_without_a_cache_agree() -> None:
     tokens = model.generate(**data, **how)
     stepwise = measure_firing(model, [data], how)
     assert measure_firing(model, [{**data, "decoder_input_ids": tokens[:, :-1]}]) == pytest.approx(stepwise)
-
-
-def test_the_command_prints_every_term(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    arguments = ["backbone=bart_base", "T=4", "--length", "512", "--target", "64", "--rate", "0.39"]
-    assert energy_main(arguments) == 0
-    text = capsys.readouterr().out
-    for piece in (
-        "31,293,702,144",
-        "144.0 mJ",
-        "cross a x v",
-        "cross_value_out",
-        "lm head 2,470,625,280",
-    ):
-        assert piece in text, piece
-    assert "…" not in text

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForSequenceClassification
 
 from spikelm.catalog.energy import encoder_terms
-from spikelm.cli.audit_table import print_audit
+from spikelm.cli.audit_command import print_audit
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import SpikeLMError
 from spikelm.measure.audit import audit

@@ -10,7 +10,7 @@ from rich.console import Console
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, BertForSequenceClassification
 
-from spikelm.cli.audit_table import print_audit
+from spikelm.cli.audit_command import print_audit
 from spikelm.config.settings.specs import AttentionSpec, NormSpec
 from spikelm.measure.audit import AuditReport, audit
 from spikelm.operators.bspn import BSPN

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from spikelm.catalog.energy import encoder_terms, seq2seq_terms
-from spikelm.cli.audit_table import print_audit
+from spikelm.cli.audit_command import print_audit
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.measure.audit import audit
 from spikelm.measure.trained_model import prompt

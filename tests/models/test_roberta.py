@@ -20,7 +20,7 @@ from transformers import (
 import spikelm.export  # noqa: F401 (registers the exported classes)
 from spikelm.catalog.checkpoint_files import read_kind, read_sizes
 from spikelm.cli.audit_command import audit_main
-from spikelm.cli.energy_command import energy_main
+from spikelm.cli.energy.energy_command import energy_main
 from spikelm.cli.export import export_main
 from spikelm.config.compose import load_config
 from spikelm.config.settings.schema import Config

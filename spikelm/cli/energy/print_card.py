@@ -9,8 +9,7 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from spikelm.cli.card_subject import Subject, Texts, sized_subject, subject_of
-from spikelm.cli.card_table import (
+from spikelm.cli.energy.card_table import (
     print_besides,
     print_blocks,
     print_counts,
@@ -19,7 +18,8 @@ from spikelm.cli.card_table import (
     print_sites,
     print_traffic,
 )
-from spikelm.cli.energy_command import composed
+from spikelm.cli.energy.energy_command import composed
+from spikelm.cli.energy.subject import Subject, Texts, sized_subject, subject_of
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.measure.card import EnergyCard, energy_card

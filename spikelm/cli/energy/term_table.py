@@ -25,7 +25,7 @@ from spikelm.catalog.estimators import estimates
 from spikelm.catalog.expected_counts import expected_counts
 from spikelm.catalog.kinds import kind_of, spiking_terms
 from spikelm.catalog.quantities import millijoules, significant, token_energy
-from spikelm.cli.card_table import print_estimates
+from spikelm.cli.energy.card_table import print_estimates
 from spikelm.config.settings.backbone import BackboneConfig
 
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")

@@ -73,7 +73,7 @@ def energy_main(argv: Sequence[str]) -> int:
     if len(named) > 1:
         raise ConfigError(f"{' and '.join(named)} are several models", f"spikelm-energy {named[0]}")
     if named or args.card:
-        from spikelm.cli.card_command import print_card
+        from spikelm.cli.energy.print_card import print_card
 
         return print_card(args, named[0] if named else "", overrides)
     if watched_only := [option for option in ("text", "blocks", "sites", "json") if getattr(args, option)]:
@@ -83,7 +83,7 @@ def energy_main(argv: Sequence[str]) -> int:
 
     from spikelm.catalog.energy import encoder_terms, lm_head_terms
     from spikelm.catalog.kinds import kind_of, plain_terms
-    from spikelm.cli.energy_table import (
+    from spikelm.cli.energy.term_table import (
         print_decoder_energy,
         print_energy,
         print_expected,

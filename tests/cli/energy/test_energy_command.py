@@ -1,4 +1,4 @@
-"""spikelm-energy MODEL: the card of a folder, of a function's model, and of a backbone's sizes."""
+"""spikelm-energy: the terms of a backbone's sizes, and the card of a folder, of a function's model and of sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from transformers import DistilBertConfig, DistilBertModel
 
-from spikelm.cli.energy_command import energy_main
+from spikelm.cli.energy.energy_command import energy_main
 from spikelm.errors import ConfigError
 
 SIZES = {"vocab_size": 40, "dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 16}
@@ -65,6 +65,35 @@ def test_sizes_alone(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     assert "51.40" in told
     assert "13.76" in told
+
+
+def test_every_term_of_a_bart_is_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    arguments = ["backbone=bart_base", "T=4", "--length", "512", "--target", "64", "--rate", "0.39"]
+    assert energy_main(arguments) == 0
+    text = capsys.readouterr().out
+    for piece in (
+        "31,293,702,144",
+        "144.0 mJ",
+        "cross a x v",
+        "cross_value_out",
+        "lm head 2,470,625,280",
+    ):
+        assert piece in text, piece
+    assert "…" not in text
+
+
+def test_operators_are_said_not_to_be_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for words in ([], ["attention=ptsoftmax", "norm=bspn"]):
+        assert energy_main(["backbone=bert_tiny", *words]) == 0
+        printed.append(capsys.readouterr().out)
+    plain, replaced = (text.split("Only matmuls are counted") for text in printed)
+    assert plain[0] == replaced[0], "the numbers are the same"
+    assert " ".join(replaced[1].split()) == (
+        ", and no operator between them, ptsoftmax in place of the softmax and bspn in place of the LayerNorms of the "
+        "blocks among them."
+    )
 
 
 @pytest.mark.parametrize(
