@@ -16,6 +16,7 @@ from spikelm.report.reproduce import reference
 from spikelm.report.reproduce.reference import keep, renew
 from spikelm.report.tables.paper_table import load_table
 from spikelm.runs.experiment import open_run
+from spikelm.store.result import Weights
 from spikelm.store.store import Store
 
 
@@ -69,8 +70,13 @@ def test_folders_of_local_files_are_not_kept(selection: Selection, tmp_path: Pat
     made = run.result()
     assert made is not None
     source = replace(made.config.source, name="local", root=str(tmp_path), tokenizer=str(tmp_path / "vocab.txt"))
-    kept = keep(run, made.model_copy(update={"config": replace(made.config, source=source)}), tmp_path / "kept")
+    backbone = replace(made.config.backbone, path=str(tmp_path / "bert"))
+    given = Weights(path=str(tmp_path / "bert"), sha256="0" * 64)
+    config = replace(made.config, source=source, backbone=backbone)
+    kept = keep(run, made.model_copy(update={"config": config, "weights": given}), tmp_path / "kept")
     assert (kept.config.source.root, kept.config.source.tokenizer, kept.config.source.mirror) == ("DATA", "DATA", None)
+    assert kept.weights is not None
+    assert (kept.config.backbone.path, kept.weights.path) == ("WEIGHTS", "WEIGHTS")
     assert str(tmp_path) not in next((tmp_path / "kept").rglob("result.json")).read_text()
 
 

@@ -43,7 +43,7 @@ from spikelm.store.result import Result
 from spikelm.store.store import Run, Store
 
 TITLE = "# Reference results"
-DATA = "DATA"  # in place of the folders of local files, as the documents call them
+DATA, WEIGHTS = "DATA", "WEIGHTS"  # in place of folders of local files and weights, as the documents call them
 
 
 def renew(selection: Selection, target: Path, further_seeds: Sequence[int] = ()) -> Path:
@@ -178,9 +178,13 @@ def with_origins(store: Store, ids: Iterable[str]) -> dict[Run, Result]:
 def keep(run: Run, result: Result, target: Path) -> Result:
     """Write a result under `target`, with a checksum of its own: not where the store was, and with today's title."""
     hidden: dict[str, Any] = {key: DATA for key in PATHS if getattr(result.config.source, key)}
-    source = replace(result.config.source, **hidden)
-    config = replace(result.config, runs_dir="runs", source=source)
-    kept = result.model_copy(update={"config": config, "system": title(result.config)})
+    source, backbone, weights = replace(result.config.source, **hidden), result.config.backbone, result.weights
+    if backbone.path and Path(backbone.path).is_absolute():
+        backbone = replace(backbone, path=WEIGHTS)
+    if weights and Path(weights.path).is_absolute():
+        weights = weights.model_copy(update={"path": WEIGHTS})
+    config = replace(result.config, runs_dir="runs", source=source, backbone=backbone)
+    kept = result.model_copy(update={"config": config, "system": title(result.config), "weights": weights})
     folder = target / run.directory.parent.name / run.directory.name
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "result.json", kept.to_record())
