@@ -14,6 +14,8 @@ from spikelm.errors import ConfigError
 if TYPE_CHECKING:
     from spikelm.config.settings.schema import Config
 
+DECODES = ("task=lm/embedded", "finetune.steps=1")  # what a decoder is composed for where no task is named
+
 ENERGY = Manual(
     "spikelm-energy",
     "the energy of one inference: the card of any model, or a backbone's matmuls term by term",
@@ -126,7 +128,10 @@ def energy_main(argv: Sequence[str]) -> int:
 
 
 def composed(overrides: Sequence[str]) -> Config:
-    """The config; energy asks for no task, so that a decoder, which the default task refuses, gets one of its own."""
+    """The config; energy asks for no task, so that a decoder, which the default task refuses, gets one of its own.
+
+    Weights that are given would not be trained by that task, and then refuse neurons; here nothing is trained anyway.
+    """
     from spikelm.config.compose import load_config
 
     try:
@@ -135,7 +140,7 @@ def composed(overrides: Sequence[str]) -> Config:
         if any(word.startswith("task=") for word in overrides):
             raise
         try:
-            config = load_config(["task=lm/embedded", *overrides])
+            config = load_config([*DECODES, *overrides])
         except ConfigError:
             raise refused from None
         if not config.kind.causal:
