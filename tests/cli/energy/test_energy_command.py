@@ -68,7 +68,7 @@ def test_sizes_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_decoder_needs_no_task(capsys: pytest.CaptureFixture[str]) -> None:
-    """A token meets 12 x 12 x 768^2 weights in 12 layers and, of 512 read one by one, 256.5 tokens in the mean, twice."""
+    """A token meets 12 x 12 x 768^2 weights in 12 layers and, of 512 in turn, 256.5 tokens in the mean, twice."""
     assert energy_main(["backbone=gpt2", "T=4", "--length", "512"]) == 0
     millijoules = (12 * 12 * 768**2 + 12 * 2 * 256.5 * 768) * 4.6e-9
     assert f"ANN {millijoules:.4f} mJ" in capsys.readouterr().out
