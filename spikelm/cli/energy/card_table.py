@@ -105,7 +105,7 @@ def print_besides(counts: ModelCounts, console: Console) -> None:
 def print_estimates(lines: Sequence[Estimate], spiking: bool, console: Console, of: str = "") -> None:
     """The estimators next to each other, each of them a model of somebody's."""
     heading = f"{of}modelled energy of one inference, mJ"
-    columns = ("this network", "plain model", "quantised twin")
+    columns = ("this\nnetwork", "plain\nmodel", "quantised\ntwin")
     table = _table(heading, ("estimator", "arithmetic"), (*columns, *(["break-even"] if spiking else [])))
     for line in lines:
         cells = [significant(getattr(line, network), 4) for network in NETWORKS]
@@ -207,7 +207,7 @@ def _short(number: float) -> str:
 def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in left:
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=True)
     for heading in right:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
