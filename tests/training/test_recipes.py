@@ -54,7 +54,7 @@ def test_the_laptops_students_are_taught_by_its_plain_model() -> None:
     words = ["scale=smoke", "recipe=laptop", "task=glue/rte"]
     student = load_config([*words, "system=spikelm_residual_d2", "convert=first", "distill=imitate"])
     plain = load_config([*words, "system=bert"])
-    assert (student.finetune.steps, student.finetune.epochs, student.finetune.lr) == (150, None, 5e-4)
+    assert (student.finetune.steps, student.finetune.epochs, student.finetune.lr) == (300, None, 5e-4)
     assert (plain.finetune.steps, plain.finetune.epochs, plain.finetune.lr) == (None, 2, 1e-4)
     assert plain.finetune.optimizer.fused
     assert run_id(identity(teacher_of(student))) == run_id(identity(plain))
