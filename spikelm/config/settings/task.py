@@ -53,7 +53,7 @@ class TaskConfig:
     tsv_columns: list[str] = setting([], decides=NO_RUN)  # of an official TSV without a header line
     skip_broken: bool = setting(
         False, decides=NO_RUN
-    )  # leave out TSV rows with too few or too many fields, as the hub does
+    )  # leave out rows with too few or too many fields, as the hub does, without a label or without a target
     # what follows is for text pairs
     languages: list[str] = setting([])  # codes of source and target for a multilingual tokenizer
     source_length: int = setting(0, COUNT)  # most tokens of a source
@@ -70,6 +70,12 @@ class TaskConfig:
 
 def check_task(task: TaskConfig, positions: int, max_length: int) -> None:
     """Whether its metrics fit it, and whether text pairs or windows can be read; `max_length` is the stage's."""
+    columns = [*task.columns, *([] if task.kind == "seq2seq" else ["label"])]
+    if unknown := [name for name in task.file_columns if name not in columns]:
+        raise ConfigError(
+            f"task.file_columns has {unknown[0]}, which is no column of {task.name}; it has {', '.join(columns)}",
+            f"task.file_columns={{{columns[0]}: THE_NAME_IN_THE_FILE}}",
+        )
     if task.kind not in UNLABELLED:
         _check_metrics(task)
     if task.kind == "seq2seq":
