@@ -70,24 +70,28 @@ class TaskConfig:
 
 def check_task(task: TaskConfig, positions: int, max_length: int) -> None:
     """Whether its metrics fit it, and whether text pairs or windows can be read; `max_length` is the stage's."""
-    columns = [*task.columns, *([] if task.kind == "seq2seq" else ["label"])]
-    if unknown := [name for name in task.file_columns if name not in columns]:
-        raise ConfigError(
-            f"task.file_columns has {unknown[0]}, which is no column of {task.name}; it has {', '.join(columns)}",
-            f"task.file_columns={{{columns[0]}: THE_NAME_IN_THE_FILE}}",
-        )
     if task.kind not in UNLABELLED:
         _check_metrics(task)
     if task.kind == "seq2seq":
         _check_text_pairs(task, positions)
     if task.kind == LM:
         _check_windows(task, positions, max_length)
+    _check_file_columns(task)
 
 
 def window_and_stride(task: TaskConfig, max_length: int) -> tuple[int, int]:
     """How many tokens a window of a perplexity reads, and by how many windows advance; `max_length` is the stage's."""
     window = task.window or max_length
     return window, task.stride or window
+
+
+def _check_file_columns(task: TaskConfig) -> None:
+    columns = [*task.columns, *([] if task.kind == "seq2seq" else ["label"])]
+    if unknown := [name for name in task.file_columns if name not in columns]:
+        raise ConfigError(
+            f"task.file_columns has {unknown[0]}, which is no column of {task.name}; it has {', '.join(columns)}",
+            f"task.file_columns={{{columns[0]}: THE_NAME_IN_THE_FILE}}",
+        )
 
 
 def _check_metrics(task: TaskConfig) -> None:
