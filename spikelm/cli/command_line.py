@@ -21,7 +21,7 @@ from spikelm.config.overrides import variants
 from spikelm.config.paths import default_runs_dir
 from spikelm.config.plugins import option_file, option_names
 from spikelm.config.settings.schema import Config
-from spikelm.config.shown import applicable, refused, unread
+from spikelm.config.shown import STAGES, applicable, refused, unread
 from spikelm.errors import ConfigError
 from spikelm.machine.disk import disk_errors
 from spikelm.store.atomic import plain
@@ -144,7 +144,7 @@ def precheck(argv: Sequence[str]) -> list[str] | None:
         for override in overrides:
             if reason := refused(config, override.lstrip("+").partition("=")[0]):
                 raise ConfigError(f"{override} would change nothing: {reason}", f"leave {override} out")
-    for warning in _without_effect(wanted, configs):
+    for warning in _without_effect(wanted, configs, args.config_dir):
         print(f"warning: {warning}", file=sys.stderr)
     if args.cfg == "job" and not args.package:
         print(yaml.safe_dump(plain(applicable(configs[0])), sort_keys=False, allow_unicode=True), end="")
@@ -165,13 +165,13 @@ def _options_of_others() -> dict[str, list[str]]:
     return {parser.prog: parser.long_flags()}
 
 
-def _without_effect(wanted: Sequence[Sequence[str]], configs: Sequence[Config]) -> list[str]:
+def _without_effect(wanted: Sequence[Sequence[str]], configs: Sequence[Config], config_dir: str | None) -> list[str]:
     """What is said of overrides that make no difference; in a sweep they may make one to other jobs."""
     values: dict[tuple[str, str], list[str]] = {}
     for overrides, config in zip(wanted, configs, strict=True):
         for override in overrides:
             key = override.lstrip("+").partition("=")[0]
-            if reason := unread(config, key):
+            if (reason := unread(config, key)) and not _is_taken_over(override, overrides, config, config_dir):
                 values.setdefault((key, reason), []).append(override)
     warnings = []
     for (key, reason), given in values.items():
@@ -179,6 +179,17 @@ def _without_effect(wanted: Sequence[Sequence[str]], configs: Sequence[Config]) 
         several = f"; jobs that differ in {key} alone are one run" if len(set(given)) > 1 else ""
         warnings.append(f"{told} {'have' if several else 'has'} no effect: {reason}{several}")
     return warnings
+
+
+def _is_taken_over(override: str, overrides: Sequence[str], config: Config, config_dir: str | None) -> bool:
+    """Whether a stage that the run has takes a value from one that it has not: a plain model is tuned as a teacher."""
+    if override.lstrip("+").partition(".")[0] not in STAGES:
+        return False
+    try:
+        without = typed(compose_config([word for word in overrides if word != override], config_dir))
+    except ConfigError:  # it goes with another override: of steps and epochs one is null
+        return True
+    return applicable(without) != applicable(config)
 
 
 def _make_store(folder: Path, multirun: bool) -> None:

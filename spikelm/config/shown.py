@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spikelm.catalog.checkpoint_files import DROPOUT, pinned, read_dropout
 from spikelm.catalog.kinds import LM, UNLABELLED
 from spikelm.config.recorded import to_record
 from spikelm.config.settings.backbone import VariantConfig
@@ -26,6 +27,7 @@ def applicable(config: Config) -> dict[str, Any]:
     record["neuron"] = _overridable(config.neuron) if config.spiking else {"name": config.neuron.name}
     record["weights"] = _overridable(config.weights) if config.quantized else {"name": config.weights.name}
     record |= {group: _overridable(spec) for group, spec in config.operators.items()}
+    record["backbone"] |= _dropout(config)
     for section in _unused(config):
         del record[section]
     if not config.spiking:
@@ -49,6 +51,20 @@ def applicable(config: Config) -> dict[str, Any]:
 def _overridable(spec: ClassSpec) -> dict[str, Any]:
     """A neuron, quantiser or operator as its YAML has it, without what only describes it."""
     return {key: value for key, value in spec.to_mapping().items() if key not in ("spikes", "bits")}
+
+
+def _dropout(config: Config) -> dict[str, float | None]:
+    """The dropout of a decoder: that of its given weights, and none where its kind has no such; others say their own.
+
+    What weights of the hub bring is known when they are loaded.
+    """
+    if not config.kind.causal or config.backbone.kind not in DROPOUT:
+        return {}
+    path, kind = config.backbone.path, config.backbone.kind
+    unknown = dict.fromkeys(("dropout", "attention_dropout"))
+    if path:
+        return unknown | ({} if pinned(path) else read_dropout(path, kind))
+    return unknown | {key: getattr(config.backbone, key) for key in DROPOUT[kind]}
 
 
 def _unused(config: Config) -> list[str]:

@@ -78,4 +78,5 @@ def _conversion(config: Config) -> dict[str, Any]:
 def _source(config: Config, cache: Path) -> dict[str, Any]:
     """The text a run reads, with the rows of other tasks that it reads beside it."""
     other_tasks = config.distill.rows.other_tasks if config.distills else 0
-    return source_identity(config.task, config.source, cache, config.unlabelled_rows or other_tasks)
+    read_beside = config.unlabelled_rows or other_tasks
+    return source_identity(config.task, config.source, cache, read_beside, config.reads_training_rows)

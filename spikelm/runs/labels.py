@@ -37,8 +37,8 @@ def label(config: Config) -> str:
     parts.append(config.neuron.name)
     if config.spiking:
         parts.append(f"T{config.time_steps}")
-    if "k" in config.neuron.arguments:
-        parts.append(f"k{config.neuron.arguments['k']:g}")
+    if (k := neuron_k(config)) is not None:
+        parts.append(f"k{k:g}")
     if config.quantized:
         parts.append(f"w{config.weights.name}")
     parts += [spec.name for spec in config.operators.values()]
@@ -110,8 +110,8 @@ def neuron_text(config: Config) -> str:
 
 
 def neuron_k(config: Config) -> float | None:
-    """k of the neuron's amplitude (alpha is k times the mean of absolute values), where it has one."""
-    return float(config.neuron.arguments["k"]) if "k" in config.neuron.arguments else None
+    """k of the neuron's amplitude (alpha is k times the mean of absolute values), where it has one and reads it."""
+    return float(config.neuron.arguments["k"]) if config.neuron.reads_k else None
 
 
 def departures(config: Config) -> list[str]:
@@ -161,7 +161,10 @@ def _backbone_changes(ours: BackboneConfig, theirs: BackboneConfig) -> list[str]
 
 def _settings(config: Config, group: str) -> dict[str, Any]:
     node = getattr(config, group)
-    return node.to_mapping() if isinstance(node, ClassSpec) else asdict(node)
+    if not isinstance(node, ClassSpec):
+        return asdict(node)
+    unread = ("k",) if group == "neuron" and not config.neuron.reads_k else ()
+    return {key: value for key, value in node.to_mapping().items() if key not in unread}
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -30,7 +30,7 @@ from spikelm.data.sources.loaded import LoadedText
 from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.data.tokens.bpe import load_text_pair_tokenizer
 from spikelm.data.tokens.cache import encoded_text_pairs
-from spikelm.data.tokens.encode import EncodedTextPairs
+from spikelm.data.tokens.encode import NO_TEXT_PAIRS, EncodedTextPairs
 from spikelm.data.tokens.text_pair_tokenizer import TextPairTokenizer
 from spikelm.measure.generated_text import generate_options, measure_seq2seq
 from spikelm.measure.trained_model import Measured
@@ -240,7 +240,7 @@ def text_pairs_stage(config: Config, console: Console, pair_task: PairTask) -> S
     """A task with text pairs, trained on the target's tokens and evaluated by generated texts."""
     task, stage = config.task, config.stage
     text, tokenizer, encoded = load_task(config, console, pair_task.tokenizer)
-    train = TextPairBatches(encoded["train"], tokenizer, config.seed, stage.batch)
+    train = TextPairBatches(encoded.get("train", NO_TEXT_PAIRS), tokenizer, config.seed, stage.batch)
     total = total_steps(stage, train.steps_per_epoch)
     if pair_task.rewritten:
         train.data = pair_task.rewritten(train, total, text.content_hash)

@@ -143,7 +143,11 @@ def fine_tuning_stage(config: Config, console: Console, module: Callable[[int, E
     rows = encoded["train"]
     if config.distills and config.distill.rows.other_tasks:
         others = other_rows(task, config.source, config.distill.rows.other_tasks)
-        rows = with_unlabelled(rows, others, tokenizer, stage.max_length)
+        if others:
+            rows = with_unlabelled(rows, others, tokenizer, stage.max_length)
+        else:
+            said = f"distill.rows.other_tasks adds nothing: the source has no other task like {task.name}"
+            console.print(f"warning: {said}", style="yellow", soft_wrap=True)
     train = RowBatches(rows, config.seed, stage.batch)
     total = total_steps(stage, train.steps_per_epoch)
     constant = _constant_scores(config, encoded)

@@ -44,6 +44,7 @@ NEEDS = {
     **{("system", name): ["task=sum/xsum"] for name in SUMMARIES},
     **{("task", f"lm/wikitext{size}"): ["source=hub"] for size in (2, 103)},
     ("task", "mt/wmt14_enfr"): ["source=hub"],
+    ("task", "glue/wnli"): ["source=hub"],
     ("task", "lm/text"): ["source=hub", "task.repo=some/text"],
     **{("backbone", name): ["task=lm/embedded"] for name in ("llama_tiny", "llama_mini")},
     ("backbone", "gpt2"): ["task=lm/wikitext103", "source=hub", "neuron=ann", *UNTRAINED["gpt2"]],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,3 +68,14 @@ def test_a_value_of_every_shown_key_can_be_overridden(capsys: pytest.CaptureFixt
     assert applicable(load_config(["task=glue/rte", "system=spikelm_t4", *words])) == applicable(
         load_config(["task=glue/rte", "system=spikelm_t4"])
     )
+
+
+def test_the_dropout_of_a_decoder_is_that_of_its_weights(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    sizes = {"vocab_size": 64, "n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 512}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "resid_pdrop": 0.3, **sizes}))
+    words = ["task=lm/embedded", "neuron=ann"]
+    given = shown(capsys, *words, "backbone=hf", f"backbone.path={tmp_path}")["backbone"]
+    assert (given["dropout"], given["attention_dropout"]) == (0.3, 0.1), "which is GPT-2's where the file says nothing"
+    scratch = shown(capsys, *words, "backbone=llama_tiny")["backbone"]
+    assert "dropout" not in scratch, "a Llama drops no hidden states"
+    assert "dropout" in shown(capsys, "task=glue/rte")["backbone"]

@@ -58,6 +58,11 @@ READ = [
     (["neuron=residual", "convert=only"], "convert.batch=3"),
     (["convert=only"], "teacher.lr=0.5"),
 ]
+TAKEN_OVER = [
+    (["scale=minilm", "neuron=ann"], "teacher.lr=0.5", ""),  # finetune.lr is teacher.lr
+    (["scale=minilm", "neuron=ann", "finetune.lr=0.1"], "teacher.lr=0.5", "the run has no stage teacher"),
+    (["scale=minilm", "neuron=ann", "recipe=laptop"], "teacher.lr=0.5", "the run has no stage teacher"),
+]
 
 
 @pytest.mark.parametrize(("words", "override"), READ, ids=str)
@@ -66,6 +71,17 @@ def test_an_override_with_an_effect_is_no_warning(
 ) -> None:
     assert warned(capsys, *words, override) == ""
     assert id_of(load_config([*words, override])) != id_of(load_config(words))
+
+
+@pytest.mark.parametrize(("words", "override", "reason"), TAKEN_OVER, ids=str)
+def test_a_value_that_another_stage_takes_over_has_an_effect(
+    words: list[str], override: str, reason: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    where = [f"source.root={tmp_path}", "backbone=bert_tiny", "backbone.positions=128", *words]
+    told = warned(capsys, *where, override)
+    assert told == (f"warning: {override} has no effect: {reason}\n" if reason else "")
+    lr = load_config([*where, override]).finetune.lr
+    assert (lr == load_config(where).finetune.lr) is bool(reason)
 
 
 @pytest.mark.parametrize(

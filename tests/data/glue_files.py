@@ -22,6 +22,7 @@ OFFICIAL = {  # header, two rows, the rows they are
         [2, 0],
     ),
     "qnli": ("index\tquestion\tsentence\tlabel", ["0\ta\tb\tentailment", "1\tc\td\tnot_entailment"], [0, 1]),
+    "wnli": ("index\tsentence1\tsentence2\tlabel", ["0\ta\tb\t1", "1\tc\td\t0"], [1, 0]),
     "sst2": ("sentence\tlabel", ["a\t1", "c\t0"], [1, 0]),
     "cola": ("", ["gj04\t1\t\ta", "gj04\t0\t*\tc"], [1, 0]),
 }

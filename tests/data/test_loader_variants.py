@@ -31,7 +31,7 @@ def load(task: TaskConfig, overrides: list[str]) -> LoadedText:
     return load_rows(config.task, config.source)
 
 
-@pytest.mark.parametrize("name", ["mrpc", "cola", "stsb", "sst2", "rte", "mnli", "qqp", "qnli"])
+@pytest.mark.parametrize("name", ["mrpc", "cola", "stsb", "sst2", "rte", "mnli", "qqp", "qnli", "wnli"])
 def test_every_variant_gives_the_same_rows(name: str, home: Path) -> None:
     task = glue_task(name)
     rows = made_up(task)

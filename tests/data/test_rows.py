@@ -72,6 +72,65 @@ def test_a_csv_field_may_hold_a_line_end(tmp_path: Path) -> None:
     assert load(tmp_path).splits["train"] == [{**rows[0], "idx": 0}]
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "tsv"])
+def test_a_mark_in_front_other_line_ends_and_empty_lines_change_nothing(tmp_path: Path, ending: str) -> None:
+    rows = [{"question": 'Is "it", well, Ș 🙂?', "sentence": "a, b", "label": n % 2} for n in range(4)]
+    (tmp_path / "QNLI").mkdir()
+    for name in ("train", "dev"):
+        path = tmp_path / "QNLI" / f"{name}.{ending}"
+        write_as(ending, path, rows)
+        lines = path.read_text(encoding="utf-8").replace("\r\n", "\n").split("\n")
+        path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join([*lines[:2], "", *lines[2:], ""]).encode())
+    text = load(tmp_path, "qnli")
+    assert text.splits["train"] == [{**row, "idx": index} for index, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("none", ["", "-", "-1", None, -1])
+def test_rows_without_a_label_are_named_and_can_be_left_out(tmp_path: Path, none: str | int | None) -> None:
+    rows = [{"premise": "a", "hypothesis": "b", "gold_label": label} for label in ("neutral", none, "entailment")]
+    (tmp_path / "MNLI").mkdir()
+    for name in ("train", "dev_matched", "dev_mismatched"):
+        write_as("jsonl", tmp_path / "MNLI" / f"{name}.jsonl", rows)
+    with pytest.raises(DataError, match=r"train\.jsonl line 2: label .* is not one of 0 \(entailment\)") as caught:
+        load(tmp_path, "mnli")
+    assert "task.skip_broken=true" in caught.value.fix
+    text = load(tmp_path, "mnli", "task.skip_broken=true")
+    assert [row["label"] for row in text.splits["validation_mismatched"]] == [1, 0]
+    assert any("1 rows without a label were left out" in told for told in text.warnings)
+
+
+def test_a_label_that_a_task_does_not_have_is_never_left_out(tmp_path: Path) -> None:
+    write(tmp_path, [HEAD, "0\ta\tb\tmaybe"])
+    with pytest.raises(DataError, match="label 'maybe' is not one of") as caught:
+        load(tmp_path, "rte", "task.skip_broken=true")
+    assert not caught.value.fix
+
+
+def test_a_regression_may_have_minus_one_but_not_nothing(tmp_path: Path) -> None:
+    write(tmp_path, ["sentence1\tsentence2\tscore", "a\tb\t-1", "c\td\t"], "STS-B")
+    free = ["task.score_range=[-2,5]", "task.skip_broken=true"]
+    assert [row["label"] for row in load(tmp_path, "stsb", *free).splits["train"]] == [-1.0]
+
+
+def test_the_files_may_lie_in_the_root_itself(tmp_path: Path) -> None:
+    write(tmp_path, ["sentence\tlabel", "a\t1"], ".")
+    assert load(tmp_path, "sst2").splits["train"] == [{"sentence": "a", "label": 1, "idx": 0}]
+    (tmp_path / "other").mkdir()  # a root of several tasks: nothing says that these files are of this one
+    with pytest.raises(DataError, match="no folder for glue/sst2"):
+        load(tmp_path, "sst2")
+
+
+def test_columns_by_other_names_are_said_and_a_wrong_name_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, ["text\ty", "a\t1"], "SST-2")
+    with pytest.raises(DataError, match="no column 'sentence', 'label'; the columns are 'text', 'y'") as caught:
+        load(tmp_path, "sst2")
+    assert "'task.file_columns={sentence: NAME, label: NAME}'" in caught.value.fix
+    told = "task.file_columns={sentence: text, label: y}"
+    assert load(tmp_path, "sst2", told).splits["train"] == [{"sentence": "a", "label": 1, "idx": 0}]
+    with pytest.raises(ConfigError, match=r"task.file_columns has text, which is no column of glue/sst2"):
+        load(tmp_path, "sst2", "task.file_columns={text: sentence}")
+
+
 SPELLINGS = [("sst2", "SST-2"), ("sst2", "sst2"), ("sst2", "SST2"), ("sst2", "glue/sst_2"), ("sst2", "GLUE/SST-2")]
 
 

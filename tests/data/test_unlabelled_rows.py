@@ -16,7 +16,7 @@ from spikelm.data.sources.loaded import content_hash
 from spikelm.data.sources.unlabelled_rows import other_rows
 from spikelm.data.tokens.encode import encode_rows, with_unlabelled
 from spikelm.data.tokens.wordpiece import train_wordpiece
-from spikelm.errors import ConfigError, DataError
+from spikelm.errors import ConfigError
 from spikelm.runs.identity import identity
 from spikelm.runs.prerequisites import prerequisites
 from spikelm.store.hashing import run_id
@@ -88,15 +88,19 @@ def test_mistakes_are_named(root: Path) -> None:
         config(root, "general.task_rows=-1")
     with pytest.raises(ConfigError, match=r"unknown key finetune\.task_rows"):
         config(root, "task=glue/rte", "finetune.task_rows=3")
+
+
+def test_a_source_without_such_tasks_is_read_without_them(root: Path) -> None:
     shutil.rmtree(root / "RTE")
-    with pytest.raises(DataError, match="no GLUE task"):
-        load_documents(config(root).source, task_rows=2)
+    text = load_documents(config(root).source, task_rows=2)
+    assert list(text.splits["train"]) == list(load_documents(config(root).source).splits["train"])
+    assert text.task_rows == 0
+    assert any("general.task_rows adds nothing" in told for told in text.warnings)
 
 
 def test_other_tasks_alike_give_rows_without_labels(root: Path) -> None:
     rte, stsb = config(root, "task=glue/rte"), config(root, "task=glue/stsb")
-    with pytest.raises(DataError, match="no other task like glue/rte"):
-        other_rows(rte.task, rte.source, 2)
+    assert other_rows(rte.task, rte.source, 2) == [], "the folder has no other task"
     assert other_rows(stsb.task, stsb.source, 2) == [["A man eats.", "The man is eating."], ["Dogs run.", "It rains."]]
     (root / "CoLA").mkdir()
     (root / "CoLA" / "train.tsv").write_text("x\t1\t\tOne sentence.\n")

@@ -120,6 +120,58 @@ def test_what_is_no_tokenizer_of_a_marian_is_named(folder: Path, tmp_path: Path)
         marian_tokenizer(tmp_path)
 
 
+def of_several_languages(folder: Path, place: Path) -> Path:
+    """The same tokenizer with codes of languages in its vocabulary."""
+    for name in ("source.spm", "target.spm"):
+        (place / name).write_bytes((folder / name).read_bytes())
+    ids = json.loads((folder / "vocab.json").read_text())
+    codes = {code: len(ids) + number for number, code in enumerate((">>fr<<", ">>ro<<"))}
+    (place / "vocab.json").write_text(json.dumps({**ids, **codes}))
+    return place
+
+
+def test_one_of_several_languages_reads_the_code_of_the_targets(folder: Path, tmp_path: Path) -> None:
+    place = of_several_languages(folder, tmp_path)
+    plain, ids = marian_tokenizer(folder), json.loads((place / "vocab.json").read_text())
+    tokenizer = marian_tokenizer(place, ["en", "ro"])
+    (row,) = plain.encode_sources(["the cats"], 20)
+    assert tokenizer.encode_sources(["the cats"], 20) == [[ids[">>ro<<"], *row]]
+    assert tokenizer.encode_sources(["the cats"], 3) == [[ids[">>ro<<"], row[0], 0]], "the code and the end stay"
+    assert tokenizer.encode_targets(["le chats"], 20) == plain.encode_targets(["le chats"], 20)
+    assert tokenizer.facts != marian_tokenizer(place, ["en", "fr"]).facts
+    for languages in (["en_XX", "fr_XX"], []):
+        with pytest.raises(DataError, match=r"the code in front of a text, and .*: fr, ro") as caught:
+            marian_tokenizer(place, languages)
+        assert "task.languages=" in caught.value.fix
+
+
+def test_weights_for_other_languages_are_refused(folder: Path, data: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    told = {"source_lang": "en", "target_lang": "ro"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(told))
+    with pytest.raises(DataError, match=r"translates en to ro .*, and the task en to fr"):
+        run_experiment(config_of(tmp_path, data, tmp_path / "runs", "neuron=ann"), QUIET)
+    assert marian_tokenizer(tmp_path, ["en_XX", "ro_RO"]).vocab_size == marian_tokenizer(tmp_path).vocab_size
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**told, "target_lang": "roa"}))
+    marian_tokenizer(tmp_path, ["en_XX", "fr_XX"])
+
+
+def test_a_test_alone_is_translated_and_by_a_conversion_too(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    for side, name in enumerate(("en.txt", "fr.txt")):
+        (tmp_path / "texts" / name).write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-8")
+    only = ["~task.splits.validation", "distill=none"]
+    token = ["neuron=residual", "neuron.scale=token", "convert=only"]
+    for overrides in (["neuron=ann"], token):
+        result = run_experiment(config_of(folder, tmp_path / "texts", tmp_path, *only, *overrides), QUIET).result
+        assert set(result.metrics) == {"bleu_test", "chrf_test", "loss"}
+        assert result.source.rows == {"test": 4}
+    for needing in (["neuron=residual", "convert=only"], ["neuron=ann", "finetune.steps=2"]):
+        with pytest.raises(DataError, match="no file for train"):
+            run_experiment(config_of(folder, tmp_path / "texts", tmp_path, *only, *needing), QUIET)
+
+
 def test_a_plain_translator_is_measured_as_it_is(folder: Path, data: Path, tmp_path: Path) -> None:
     config = config_of(folder, data, tmp_path, "neuron=ann")
     finished = run_experiment(config, QUIET)

@@ -41,6 +41,8 @@ from spikelm.runs.labels import label, labels, tables_of, title, tracked_name
         (["neuron=bispike", "T=4"], "BERT with bispike T=4 k=2"),
         (["neuron=ann", "backbone=roberta_tiny"], "RoBERTa"),
         (["neuron=residual", "convert=only"], "BERT with residual T=1 k=2, converted"),
+        (["neuron=residual", "neuron.scale=token", "k=3"], "BERT with residual T=1"),  # which reads no k
+        (["system=residual_token_d3", "k=3"], load_config(["system=residual_token_d3"]).system.title),
         (["neuron=residual", "convert=first"], "BERT with residual T=1 k=2, converted first"),
         (["system=spikelm_t4", "convert=only", "convert.batches=3"], "SpikeLM, converted"),
         (["system=spikelm_t4", "T=2", "convert=only"], "SpikeLM (T=2), converted"),
@@ -167,3 +169,8 @@ def test_a_conversion_belongs_to_no_table_and_has_a_folder_of_its_own() -> None:
     assert labels(converted).group == "SpikeLM, converted"
     assert label(converted) == label(plain).replace("-k2-", "-k2-converted-")
     assert tracked_name(converted).startswith("glue/rte SpikeLM T=4, converted mini")
+
+
+def test_a_folder_is_not_named_by_a_k_that_nobody_reads() -> None:
+    assert label(load_config(["neuron=residual", "k=3"])).startswith("residual-T1-k3-bert")
+    assert label(load_config(["neuron=residual", "neuron.scale=token", "k=3"])).startswith("residual-T1-bert")

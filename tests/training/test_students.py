@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,16 @@ def test_rows_of_other_tasks_learn_from_the_teacher_alone(task: str, runs: Path)
     labels = module.label_loss(logits[labelled], own) * labelled.float().mean()
     answers = logits_loss(logits, module.teacher(batch).logits.float(), module.settings.logits.temperature)
     assert torch.allclose(module.step_loss(batch), labels + answers)
+
+
+def test_a_source_without_other_tasks_leaves_a_task_its_own_rows(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spikelm.training.stage.other_rows", lambda *_: [])
+    config = config_of(runs, *RTE, "distill=logits", "distill.rows.other_tasks=20", "distill.start.weights=teacher")
+    needed = {role: run_experiment(run, QUIET).directory for role, run in prerequisites(config).items()}
+    told = Console(record=True, width=200, file=io.StringIO())
+    stage = build_stage(config, needed, told)
+    assert "the source has no other task like glue/rte" in told.export_text()
+    assert len(stage.train.lengths) == stage.source["rows"]["train"]  # type: ignore[attr-defined]
 
 
 def test_embeddings_can_be_left_as_they_are(runs: Path) -> None:

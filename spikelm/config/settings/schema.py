@@ -139,6 +139,12 @@ class Config(Composed):
         return self.stage.steps == 0 and not self.only_converts
 
     @property
+    def reads_training_rows(self) -> bool:
+        """Whether it looks at the rows to train on; weights as they are do not, nor heights that no data sets."""
+        trains = self.neuron.reads_data if self.only_converts else not self.measures_weights
+        return self.source.tune or trains
+
+    @property
     def starts_converted(self) -> bool:
         """Whether the run trains on from a conversion of its own task.
 
@@ -222,9 +228,10 @@ def structured(runs_dir: str) -> Any:
     """The schema as OmegaConf has it, made once for a default store; not to be changed: a merge starts from a copy.
 
     An argument of a class (a neuron, quantiser or operator) may be set where its file leaves it out: the class says
-    what it may be.
+    what it may be. The keys of a task's mappings are names of splits and columns.
     """
     schema: Any = OmegaConf.structured(Composed)
-    for group in (schema.neuron, schema.weights, schema.attention, schema.norm):
-        OmegaConf.set_struct(group, False)
+    classes = (schema.neuron, schema.weights, schema.attention, schema.norm)
+    for mapping in (*classes, schema.task.splits, schema.task.official_rows, schema.task.file_columns):
+        OmegaConf.set_struct(mapping, False)
     return schema

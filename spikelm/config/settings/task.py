@@ -53,7 +53,7 @@ class TaskConfig:
     tsv_columns: list[str] = setting([], decides=NO_RUN)  # of an official TSV without a header line
     skip_broken: bool = setting(
         False, decides=NO_RUN
-    )  # leave out TSV rows with too few or too many fields, as the hub does
+    )  # leave out rows with too few or too many fields, as the hub does, without a label or without a target
     # what follows is for text pairs
     languages: list[str] = setting([])  # codes of source and target for a multilingual tokenizer
     source_length: int = setting(0, COUNT)  # most tokens of a source
@@ -76,12 +76,22 @@ def check_task(task: TaskConfig, positions: int, max_length: int) -> None:
         _check_text_pairs(task, positions)
     if task.kind == LM:
         _check_windows(task, positions, max_length)
+    _check_file_columns(task)
 
 
 def window_and_stride(task: TaskConfig, max_length: int) -> tuple[int, int]:
     """How many tokens a window of a perplexity reads, and by how many windows advance; `max_length` is the stage's."""
     window = task.window or max_length
     return window, task.stride or window
+
+
+def _check_file_columns(task: TaskConfig) -> None:
+    columns = [*task.columns, *([] if task.kind == "seq2seq" else ["label"])]
+    if unknown := [name for name in task.file_columns if name not in columns]:
+        raise ConfigError(
+            f"task.file_columns has {unknown[0]}, which is no column of {task.name}; it has {', '.join(columns)}",
+            f"task.file_columns={{{columns[0]}: THE_NAME_IN_THE_FILE}}",
+        )
 
 
 def _check_metrics(task: TaskConfig) -> None:

@@ -20,7 +20,8 @@ def embedded_name(task: TaskConfig) -> str:
     name = task.name.removeprefix("glue/") if labelled else task.name.rpartition("/")[2]
     names = {"seq2seq": microworld.SEQ2SEQ_TASKS, LM: RUNNING_TEXT}.get(task.kind, microworld.TASKS)
     if name not in names:
-        on_hub = f"source=hub reads it from {task.repo}" if task.repo else "source=hub task.repo=OWNER/NAME"
+        published = task.repo or task.name.startswith("glue/")  # GLUE is source.glue
+        on_hub = f"source=hub reads it from {task.repo or 'GLUE'}" if published else "source=hub task.repo=OWNER/NAME"
         raise DataError(
             f"the micro-world (source=embedded) has no task {task.name}; it has {', '.join(names)}",
             f"{on_hub}, source=local source.root=DIR reads it from files",

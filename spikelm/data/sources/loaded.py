@@ -54,9 +54,11 @@ def first_rows(
     """As many rows of each split as the source asks for; `counts`: of how many, where `rows` are not all of them."""
     counts = counts or {split: len(items) for split, items in rows.items()}
     limits = {"train": source.train_rows, **dict.fromkeys(task.splits, source.dev_rows)}
-    kept = {split: rows[split][:limit] for split, limit in limits.items()}
+    kept = {split: rows[split][:limit] for split, limit in limits.items() if split in rows}
     available = {split: counts[split] for split in kept if len(kept[split]) < counts[split]}
     if source.tune:
+        if "train" not in kept:
+            raise DataError(f"source.tune holds training rows back, and {task.name} has none", "source.tune=false")
         kept = _for_tuning(kept["train"], task, source.dev_rows)
         available = {split: count for split, count in available.items() if split == "train"}
     if empty := [split for split in kept if not kept[split]]:

@@ -24,6 +24,7 @@ class Layout:
     headerless: Sequence[str] = ()  # columns of a TSV whose first line is a row
     skip_broken: bool = False  # rows with another number of fields are left out and counted
     nested: str = ""  # a column that may hold the others: {"translation": {"en": ..., "ro": ...}}
+    others: Sequence[Sequence[str]] = ()  # names of all columns together, where a file has none of their own
 
 
 def column_names(columns: Sequence[str], file_columns: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -76,7 +77,10 @@ def _pick(names: Sequence[str], layout: Layout) -> dict[str, str] | None:
         for column, options in layout.columns.items()
         if (name := next((option for option in options if option in names), None)) is not None
     }
-    return picked if len(picked) == len(layout.columns) else None
+    if len(picked) == len(layout.columns):
+        return picked
+    together = next((others for others in layout.others if not picked and set(others) <= set(names)), ())
+    return dict(zip(layout.columns, together, strict=True)) if together else None
 
 
 def _flat(record: Mapping[str, Any], layout: Layout) -> Mapping[str, Any]:
@@ -85,9 +89,14 @@ def _flat(record: Mapping[str, Any], layout: Layout) -> Mapping[str, Any]:
 
 
 def _missing(where: str, names: Sequence[str], layout: Layout) -> DataError:
-    lacking = [" or ".join(map(repr, o)) for o in layout.columns.values() if not set(o) & set(names)]
+    lacking = {column: o for column, o in layout.columns.items() if not set(o) & set(names)}
     held = ", ".join(repr(name if len(name) <= 40 else f"{name[:37]}...") for name in names)
-    return DataError(f"{where}: no column {', '.join(lacking)}; the columns are {held}")
+    named = ", ".join(f"{column}: NAME" for column in lacking)
+    headless = "; without a header, 'task.tsv_columns=[NAME,NAME]' lists its columns" if ".tsv" in where else ""
+    return DataError(
+        f"{where}: no column {', '.join(' or '.join(map(repr, o)) for o in lacking.values())}; the columns are {held}",
+        f"'task.file_columns={{{named}}}' says what the file calls {'it' if len(lacking) == 1 else 'them'}{headless}",
+    )
 
 
 def _from_fields(path: Path, header: Sequence[str], rows: Iterator[tuple[int, list[str]]], layout: Layout) -> FileRows:

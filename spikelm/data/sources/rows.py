@@ -64,7 +64,10 @@ def _rows_of_files(
             file_rows = read(path, layout)
             if file_rows.skipped:
                 notes.append(f"{path}: {file_rows.skipped} rows with the wrong number of fields were left out")
-            checked += [_checked(task, where, record) for where, record in file_rows.rows]
+            labelled = [row for row in file_rows.rows if not (task.skip_broken and _unlabelled(task, row[1]["label"]))]
+            if left_out := len(file_rows.rows) - len(labelled):
+                notes.append(f"{path}: {left_out} rows without a label were left out")
+            checked += [_checked(task, where, record) for where, record in labelled]
         rows[split] = _numbered(checked)
     return rows, notes + unofficial_counts(task, rows)
 
@@ -79,6 +82,11 @@ def _checked(task: TaskConfig, where: str, record: Mapping[str, Any]) -> Row:
         if not isinstance(record.get(column), str):
             raise DataError(f"{where}: {column} is {shortened(record.get(column))}, expected text")
     return {**{column: record[column] for column in task.columns}, "label": _label(task, where, record["label"])}
+
+
+def _unlabelled(task: TaskConfig, label: Any) -> bool:
+    """Whether a label is none, as files say it: nothing, the - of MNLI, the -1 of the hub's hidden tests."""
+    return label in (None, "", "-") or (task.kind == "classification" and _number(label) == -1)
 
 
 def _refuse_numbered_labels(task: TaskConfig) -> None:
@@ -100,8 +108,12 @@ def _label(task: TaskConfig, where: str, value: Any) -> int | float:
     number = _number(value)
     if not number.is_integer() or not 0 <= number < len(task.labels):
         valid = ", ".join(f"{index} ({name})" for index, name in enumerate(task.labels))
-        raise DataError(f"{where}: label {shortened(value)} is not one of {valid}")
+        raise DataError(f"{where}: label {shortened(value)} is not one of {valid}", _without(task, value))
     return int(number)
+
+
+def _without(task: TaskConfig, label: Any) -> str:
+    return "task.skip_broken=true leaves rows without a label out" if _unlabelled(task, label) else ""
 
 
 def _score(task: TaskConfig, where: str, value: Any) -> float:
@@ -110,7 +122,7 @@ def _score(task: TaskConfig, where: str, value: Any) -> float:
     score = _number(value)
     if not math.isfinite(score) or not lowest <= score <= highest:
         expected = f"a number from {lowest:g} to {highest:g}" if task.score_range else "a number"
-        raise DataError(f"{where}: label {shortened(value)} is not {expected}")
+        raise DataError(f"{where}: label {shortened(value)} is not {expected}", _without(task, value))
     single = np.float32(score)
     return float(str(single)) if float(single) == score else score  # 3.8, not 3.799999952
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from spikelm.data.sources.loaded import content_hash
 from spikelm.data.sources.rows import load_rows
 from spikelm.data.sources.running_text import load_running_text
 from spikelm.data.sources.task_files import task_files, task_root
-from spikelm.data.sources.text_pairs import load_text_pairs, text_pair_files
+from spikelm.data.sources.text_pair_files import text_pair_files
+from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.data.sources.unlabelled_rows import other_rows, unlabelled_row_files
 from spikelm.errors import DataError
 from spikelm.store.checksums import file_hash
@@ -28,11 +30,12 @@ WITHOUT_ROWS = ("pretrain", "general")  # kinds of task that read documents
 
 
 def source_identity(
-    task: TaskConfig, source: SourceConfig, cache: Path, task_rows: int | None = None
+    task: TaskConfig, source: SourceConfig, cache: Path, task_rows: int | None = None, train: bool = True
 ) -> dict[str, Any]:
     """What of a source decides a result: version and seed, or content by hash or by name, and its tokenizer's hash.
 
-    `task_rows`: how many training rows of each (other) task are read besides, without labels.
+    `task_rows`: how many training rows of each (other) task are read besides, without labels. Without `train` the run
+    looks at no row to train on, and local text pairs need not have any.
     """
     if source.name == "embedded" and not task.files:
         return _embedded_identity(task, source, task_rows)
@@ -47,7 +50,7 @@ def source_identity(
     elif task.kind == LM:
         identity = {"name": source.name, "content": load_running_text(task, source, cache).content_hash}
     else:
-        identity = {"name": source.name, "content": _rows_hash(task, source, cache)}
+        identity = {"name": source.name, "content": _rows_hash(task, source, cache, train)}
         if task_rows:
             identity["others"] = _others_hash(task, source, cache, task_rows)
     # Without a file the tokenizer is trained on the pretraining text, which is in the pretrained run's identity.
@@ -82,9 +85,10 @@ def _hub_identity(task: TaskConfig, source: SourceConfig) -> dict[str, Any]:
     }
 
 
-def _rows_hash(task: TaskConfig, source: SourceConfig, cache: Path) -> str:
+def _rows_hash(task: TaskConfig, source: SourceConfig, cache: Path, train: bool) -> str:
     """The content hash of a task's rows, from the cache when neither its files nor the way to read them changed."""
-    find, load = (text_pair_files, load_text_pairs) if task.kind == "seq2seq" else (task_files, load_rows)
+    pairs = task.kind == "seq2seq"
+    find, load = (partial(text_pair_files, train=train), load_text_pairs) if pairs else (task_files, load_rows)
     files = find(task, task_root(task, source), ("train", *task.splits))
     settings = {
         "task": [task.name, task.kind, list(task.columns), list(task.labels), list(task.splits)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from spikelm.config.settings.source import SourceConfig
@@ -71,6 +71,15 @@ def task_folder(root: Path, task: TaskConfig) -> Path:
     return folders[0]
 
 
+def rows_folder(root: Path, task: TaskConfig, endings: Collection[str]) -> Path:
+    """The folder of a task's rows: its own, or root itself where that has no folders but files with these endings."""
+    if not task.files and not has_folder(root, task):
+        held = [path for path in root.iterdir() if not path.name.startswith(".")]
+        if not any(path.is_dir() for path in held) and any(path.suffix.lower() in endings for path in held):
+            return root
+    return task_folder(root, task)
+
+
 def _folder_names(task: TaskConfig) -> list[str]:
     return [squeezed(name) for name in (task.name.rpartition("/")[2], *task.folders)]
 
@@ -122,5 +131,5 @@ def split_files(folder: Path, split: str) -> list[Path]:
 
 def task_files(task: TaskConfig, root: Path, splits: Iterable[str]) -> dict[str, list[Path]]:
     """The files of each split of a task."""
-    folder = task_folder(root, task)
+    folder = rows_folder(root, task, READERS)
     return {split: split_files(folder, split) for split in splits}

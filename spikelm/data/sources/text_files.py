@@ -55,7 +55,8 @@ def text_files(root: Path) -> dict[str, list[Path]]:
         raise DataError(
             f"no pretraining text in {folder}: looked for a folder wikitext*, train.txt or other *.txt; "
             f"there is {listing(folder)}",
-            "source.text_root=DIR (with source.tokenizer=PATH/vocab.txt), or weights: backbone=hf backbone.path=DIR",
+            "source.text_root=DIR (with source.tokenizer=PATH/vocab.txt); weights that are given (backbone=hf "
+            "backbone.path=DIR) need none with convert=first distill=imitate",
         )
     return {"train": train, **({"validation": held_out} if held_out else {})}
 

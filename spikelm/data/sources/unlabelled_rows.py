@@ -19,7 +19,6 @@ from spikelm.data.sources.loaded import LoadedText, content_hash
 from spikelm.data.sources.rows import load_rows
 from spikelm.data.sources.streams import Document, Documents
 from spikelm.data.sources.task_files import has_folder, local_root, task_files
-from spikelm.errors import DataError
 
 
 def with_task_rows(text: LoadedText, source: SourceConfig, limit: int) -> LoadedText:
@@ -31,15 +30,19 @@ def with_task_rows(text: LoadedText, source: SourceConfig, limit: int) -> Loaded
     articles = text.splits["train"]
     joined = Documents(partial(_joined, articles, rows), len(articles) + len(rows))
     content = hash_with_rows(text.content_hash, rows)
-    return replace(text, splits={**text.splits, "train": joined}, content_hash=content, task_rows=len(rows))
+    notes = () if rows else ("general.task_rows adds nothing: the source has no GLUE task",)
+    return replace(
+        text,
+        splits={**text.splits, "train": joined},
+        content_hash=content,
+        task_rows=len(rows),
+        warnings=(*text.warnings, *notes),
+    )
 
 
 def task_row_documents(source: SourceConfig, limit: int) -> list[Document]:
-    """The first `limit` training rows of each task, each a document of one or two sentences."""
-    rows = [document for task in _tasks(source) for document in _documents(task, source, limit)]
-    if not rows:
-        raise DataError("general.task_rows: the source has no GLUE task", "general.task_rows=null")
-    return rows
+    """The first `limit` training rows of each task, each a document of one or two sentences; none without a task."""
+    return [document for task in _tasks(source) for document in _documents(task, source, limit)]
 
 
 def hash_with_rows(text_hash: str, rows: list[Document]) -> str:
@@ -48,16 +51,14 @@ def hash_with_rows(text_hash: str, rows: list[Document]) -> str:
 
 
 def other_rows(task: TaskConfig, source: SourceConfig, limit: int) -> list[Document]:
-    """The first `limit` training rows of every other task with as many texts per row, to ask a teacher about."""
+    """The first `limit` training rows of every other task with as many texts per row, to ask a teacher about.
+
+    A source may have no such task: then the teacher is asked about the rows of the task alone.
+    """
     others = [other for other in _tasks(source) if other.name != task.name]
     alike = [other for other in others if len(other.columns) == len(task.columns)]
     rows = [document for other in alike for document in _documents(other, source, limit)]
-    rows = [document for document in rows if len(document) == len(task.columns)]
-    if not rows:
-        raise DataError(
-            f"distill.rows.other_tasks: the source has no other task like {task.name}", "distill.rows.other_tasks=0"
-        )
-    return rows
+    return [document for document in rows if len(document) == len(task.columns)]
 
 
 def unlabelled_row_files(source: SourceConfig, limit: int) -> tuple[list[list[Path]], dict[str, Any]]:

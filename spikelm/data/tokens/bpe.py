@@ -66,7 +66,7 @@ def load_text_pair_tokenizer(
 ) -> TextPairTokenizer:
     """The backbone's own, a tokenizer.json of the user's, or one trained on both sides of the task's training rows."""
     if backbone.path and is_marian(folder := weights_folder(backbone.path)):
-        return marian_tokenizer(folder)
+        return marian_tokenizer(folder, task.languages)
     if backbone.path:
         return text_pair_tokenizer(tokenizer_of_weights(backbone.path), task.languages)
     if source.tokenizer:
@@ -85,6 +85,8 @@ def load_text_pair_tokenizer(
 
 def tokenizer_texts(task: TaskConfig, source: SourceConfig, text: LoadedText) -> list[str]:
     """Both sides of the training rows that a tokenizer is trained on: of the micro-world all, however few are read."""
+    if "train" not in text.splits:
+        raise DataError(f"{task.name} has no rows to train a tokenizer on", "source.tokenizer=tokenizer.json")
     rows = text.splits["train"][:TOKENIZER_ROWS]
     if source.name == "embedded":
         rows = microworld.seq2seq(task.name.rpartition("/")[2], source.seed, {"validation": 0, "test": 0})["train"]

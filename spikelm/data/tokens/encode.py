@@ -100,6 +100,10 @@ class EncodedTextPairs:
         return self.target_ids[self.target_offsets[index] : self.target_offsets[index + 1]]
 
 
+#: of a task that is only evaluated
+NO_TEXT_PAIRS = EncodedTextPairs(*(np.zeros(size, np.int32) for size in (0, 1, 0, 1)))
+
+
 def encode_text_pairs(
     task: TaskConfig, rows: Sequence[Mapping[str, Any]], tokenizer: TextPairTokenizer
 ) -> EncodedTextPairs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,18 @@ from spikelm.errors import DataError
 SOURCE, TARGET, VOCABULARY = "source.spm", "target.spm", "vocab.json"
 SPACE = "\u2581"  # how SentencePiece writes a space in front of a word
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
+SETTINGS = "tokenizer_config.json"
+CODE = re.compile(r">>(.+)<<")  # a piece that is a language's code
+SHOWN = 12  # codes in a message
 UNIGRAM = 1  # SentencePiece's number of that model
 
 
 @dataclass(frozen=True)
 class MarianTokenizer(TextPairTokenizer):
-    """`tokenizer` is that of the sources. Both sides are x </s>, and the decoder starts from <pad>."""
+    """`tokenizer` is that of the sources. Both sides are x </s>, and the decoder starts from <pad>.
+
+    One that writes several languages reads the code of one in front of a source: >>fr<< x </s>.
+    """
 
     targets: Tokenizer
     ids: dict[str, int]  # of the vocabulary, by piece
@@ -60,20 +67,53 @@ def is_marian(folder: Path) -> bool:
     return (folder / SOURCE).is_file()
 
 
-def marian_tokenizer(folder: Path) -> MarianTokenizer:
-    """The tokenizer beside a Marian's weights."""
+def marian_tokenizer(folder: Path, languages: Sequence[str] = ()) -> MarianTokenizer:
+    """The tokenizer beside a Marian's weights, for texts of one language and translations into another."""
     if missing := [name for name in (SOURCE, TARGET, VOCABULARY) if not (folder / name).is_file()]:
         raise DataError(f"{folder} has no {missing[0]}", f"put the weights' own {missing[0]} beside them")
     try:
-        ids: dict[str, int] = json.loads((folder / VOCABULARY).read_text())
+        ids: dict[str, int] = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
         pad, eos = ids[PAD], ids[END]
         pieces = {id: piece for piece, id in ids.items()}
         assert UNKNOWN in ids
     except (ValueError, AttributeError, KeyError, AssertionError) as error:
         raise DataError(f"{folder / VOCABULARY} is not a Marian's vocabulary: {error!r}", "fetch it again") from error
+    _refuse_other_languages(folder, languages)
     frame: Frame = ((), (eos,))
+    source_frame = (_code(folder, ids, languages), (eos,))
     sources, targets = (_sentencepiece(folder / name) for name in (SOURCE, TARGET))
-    return MarianTokenizer(sources, frame, frame, eos, pad, eos, pad, targets, ids, pieces)
+    return MarianTokenizer(sources, source_frame, frame, eos, pad, eos, pad, targets, ids, pieces)
+
+
+def _code(folder: Path, ids: dict[str, int], languages: Sequence[str]) -> tuple[int, ...]:
+    """What stands in front of a source: the code of the target's language where the vocabulary has such codes."""
+    codes = [match[1] for piece in ids if (match := CODE.fullmatch(piece))]
+    wanted = languages[1] if languages else ""
+    if not codes:
+        return ()
+    if wanted not in codes:
+        shown = ", ".join(codes[:SHOWN]) + (", ..." if len(codes) > SHOWN else "")
+        asked = f"is none for {wanted}" if wanted else "is no word of which"
+        raise DataError(
+            f"{folder} translates into the language of the code in front of a text, and there {asked}: {shown}",
+            f"'task.languages=[{languages[0] if languages else 'en'},CODE]' with one of these codes",
+        )
+    return (ids[f">>{wanted}<<"],)
+
+
+def _refuse_other_languages(folder: Path, languages: Sequence[str]) -> None:
+    """Raise where the weights say that they translate other languages; groups of languages (roa) say nothing."""
+    try:
+        told = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        theirs = [str(told.get(key)) for key in ("source_lang", "target_lang")]
+    except (OSError, ValueError, AttributeError):
+        return
+    ours = [language.partition("_")[0].lower() for language in languages]
+    if any(len(one) == len(other) == 2 and one != other for one, other in zip(ours, theirs, strict=False)):
+        raise DataError(
+            f"{folder} translates {theirs[0]} to {theirs[1]} ({SETTINGS}), and the task {ours[0]} to {ours[1]}",
+            f"backbone.path=FOLDER of a translator from {ours[0]} to {ours[1]}, or another task",
+        )
 
 
 def _sentencepiece(file: Path) -> Tokenizer:

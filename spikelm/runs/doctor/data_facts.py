@@ -43,8 +43,13 @@ def data_facts(scale: str, runs_dir: Path, overrides: Sequence[str]) -> DataFact
 def _files(config: Config) -> DataFacts:
     """The files of the task in a folder of the user's; its weights were looked at when the config was read."""
     from spikelm.data.sources.task_files import task_files, task_root
+    from spikelm.data.sources.text_pair_files import text_pair_files
 
-    files = task_files(config.task, task_root(config.task, config.source), ("train", *config.task.splits))
+    root, splits = task_root(config.task, config.source), ("train", *config.task.splits)
+    if config.task.kind == "seq2seq":
+        files = text_pair_files(config.task, root, splits, config.reads_training_rows)
+    else:
+        files = task_files(config.task, root, splits)
     count = sum(len(paths) for paths in files.values())
     return DataFacts(f"{config.task.name}: {count} files in {config.source.root}; weights of {config.backbone.name}")
 
