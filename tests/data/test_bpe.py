@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
@@ -55,6 +55,9 @@ def test_what_is_encoded_comes_back(text: str, bart, mbart) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.characters(blacklist_categories=("Cs",)), max_size=30))
 def test_any_text_comes_back(text: str) -> None:
+    assume(
+        not any(token in text for token in SPECIAL_TOKENS)
+    )  # these are no text: a tokenizer reads them as what they are
     assert ANY.decode(ANY.encode_sources([text], 500)) == [text]
 
 
