@@ -151,7 +151,7 @@ def export_run(
     merged = check_merge(trained, next(iter(sets.values()))[-1])
     made.save_pretrained(out)
     fast_tokenizer(tokenizer, config.finetune.max_length).save_pretrained(out)
-    written = AutoModelForSequenceClassification.from_pretrained(out)
+    loaded = AutoModelForSequenceClassification.from_pretrained(out)
     report = {
         "run_id": result.run_id,
         "task": result.task,
@@ -162,7 +162,7 @@ def export_run(
         "time_steps": config.time_steps,
         "double_precision_difference": merged,
         "recorded": result.metrics,
-        **asdict(compare(config, sets, trained, written)),
+        **asdict(compare(config, sets, trained, loaded)),
         "bytes": {"trained": _size(weights), "exported": _size(out)},
         "reads": recorded_task(config.task),
     }

@@ -7,8 +7,9 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -261,7 +262,7 @@ def _answer(
             answers = _kept(part, kept, len(window)) if part and row < part.kept else None
             if answers is None:
                 texts = [[one[column] for column in file.task.columns] for one in window]
-                answers = list(classifier.answers(texts, batch))
+                answers = list(classifier.answers(texts, batch, partial(_further, told, row)))
                 lines = [answer.line(row + number) for number, answer in enumerate(answers, 1)]
                 if part:
                     part.add(lines)
@@ -271,6 +272,11 @@ def _answer(
                 scores.add(answers, [one["label"] for one in window])
             row += len(window)
             told(row)
+
+
+def _further(told: Callable[[int], None], before: int, done: int) -> None:
+    """So many rows of a window are done, behind those before it."""
+    told(before + done)
 
 
 def _kept(part: PartFile, lines: Iterator[str], count: int) -> list[Answer]:
@@ -284,7 +290,7 @@ def _kept(part: PartFile, lines: Iterator[str], count: int) -> list[Answer]:
 
 
 @contextlib.contextmanager
-def _progress(rows: int, console: Console) -> Iterator[Any]:
+def _progress(rows: int, console: Console) -> Iterator[Callable[[int], None]]:
     """A bar on a terminal, a line now and then elsewhere."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

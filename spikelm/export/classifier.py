@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,13 @@ class Classifier:
     task: TaskConfig
 
     @torch.inference_mode()
-    def answers(self, texts: Sequence[Sequence[str]], batch: int) -> Iterator[Answer]:
-        """An answer to each row of one text or two, in their order; rows of like length run together."""
+    def answers(
+        self, texts: Sequence[Sequence[str]], batch: int, told: Callable[[int], None] = lambda done: None
+    ) -> Iterator[Answer]:
+        """An answer to each row of one text or two, in their order; rows of like length run together.
+
+        `told` hears after each batch how many rows are done.
+        """
         sides = list(zip(*texts, strict=True))
         encoded = self.tokenizer(*map(list, sides), truncation=True)
         lengths = [len(ids) for ids in encoded["input_ids"]]
@@ -65,6 +70,7 @@ class Classifier:
             if not torch.isfinite(logits).all():
                 raise SpikeLMError("the outputs of the model are not finite", "its weights are damaged: make it again")
             answers.update(zip(places, map(self._answer, logits), strict=True))
+            told(len(answers))
         return (answers[place] for place in range(len(texts)))
 
     def _answer(self, logits: Tensor) -> Answer:

@@ -57,7 +57,10 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_every_row_is_answered_in_its_order(film: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_row_is_answered_in_its_order(
+    film: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predict, "PATIENCE", 0.0)
     rows = write_jsonl(tmp_path / "rows.jsonl", [{"sentence": text, "more": 1} for text in TEXTS])
     assert predict_main([str(film), str(rows), "--batch", "3"]) == 0
     said = capsys.readouterr()
@@ -68,6 +71,9 @@ def test_every_row_is_answered_in_its_order(film: Path, tmp_path: Path, capsys: 
     for answer, shares in zip(answers, wanted.tolist(), strict=True):
         assert answer["probabilities"] == pytest.approx({"bad": shares[0], "good": shares[1]}, abs=1e-5)
         assert answer["label"] == ("bad" if shares[0] > shares[1] else "good")
+    assert [line for line in said.err.splitlines() if " of 11 rows" in line][:3] == [
+        f"{done} of 11 rows" for done in (3, 6, 9)
+    ]
     assert "11 rows in" in said.err
     assert "rows/s" in said.err
 
@@ -111,12 +117,12 @@ def killed_after(windows: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
     """Let the model die when so many windows are answered; how many windows it was asked for."""
     real, asked = Classifier.answers, 0
 
-    def answers(self: Classifier, texts: Sequence[Sequence[str]], batch: int) -> Iterator[Any]:
+    def answers(self: Classifier, texts: Sequence[Sequence[str]], batch: int, told: Any) -> Iterator[Any]:
         nonlocal asked
         if asked == windows:
             raise KeyboardInterrupt
         asked += 1
-        return real(self, texts, batch)
+        return real(self, texts, batch, told)
 
     monkeypatch.setattr(Classifier, "answers", answers)
     return lambda: asked
