@@ -159,10 +159,11 @@ def precheck(argv: Sequence[str]) -> list[str] | None:
 
 def _options_of_others() -> dict[str, list[str]]:
     """The options of commands that have no settings, for the Tab key."""
+    from spikelm.cli.export import export_parser
     from spikelm.cli.generate import generate_parser
+    from spikelm.cli.predict import predict_parser
 
-    parser = generate_parser()
-    return {parser.prog: parser.long_flags()}
+    return {parser.prog: parser.long_flags() for parser in (export_parser(), predict_parser(), generate_parser())}
 
 
 def _without_effect(wanted: Sequence[Sequence[str]], configs: Sequence[Config], config_dir: str | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""spikelm-export RUN: a trained classifier as a folder that plain transformers code loads."""
+"""spikelm-export RUN: a trained classifier as a folder that plain transformers code loads, with its model card."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from spikelm.config.paths import default_runs_dir
 from spikelm.config.settings.schema import Config
 from spikelm.errors import ConfigError
 from spikelm.report.query.output import is_own, report_folder
+from spikelm.store.export_record import RECORD, recorded_task
 from spikelm.store.store import Run
+from spikelm.store.written_files import WrittenFiles
 
 if TYPE_CHECKING:
     from spikelm.store.result import Result
@@ -25,21 +27,51 @@ EXPORT = Manual(
     "a trained spiking classifier as a folder that plain transformers code loads",
     "Multiplies the neurons' amplitudes into the weights and writes safetensors, config.json and the tokenizer, which "
     "`import spikelm.export` and AutoModelForSequenceClassification load. The exported model is compared with the "
-    "trained one on the run's dev set: scores, predictions and logits.",
+    "trained one on the run's dev set: scores, predictions and logits. README.md is its model card.\n\n"
+    "--push OWNER/NAME uploads the folder to the Hugging Face hub, where HF_TOKEN or a login (hf auth login) gives a "
+    "token; it is asked for before anything is computed, and neither shown nor kept.",
     {
         "spikelm-export 3f2a": "the run whose id begins with 3f2a, to exported-fp32 in its folder",
         "spikelm-export 3f2a --precision int8 --out FOLDER": "with linears of eight bits, elsewhere",
         "spikelm-export 3f2a --precision event": "the same linears, which add up the weights of what fired alone",
         "spikelm-export 3f2a --precision int8 --exact-layers 1": "its first layer as exact as it was trained",
+        "spikelm-export 3f2a --push me/my-model --private": "to exported-fp32, and to a repository that only you see",
     },
-    {0: "done", 1: "the run is not finished, or its weights are gone", 2: f"{MISTAKE}; or no such run"},
+    {
+        0: "done",
+        1: "the run is not finished, its weights are gone, or the hub refused the upload",
+        2: f"{MISTAKE}; or no such run, or no token to push with",
+    },
     ("docs/guide/export.md",),
 )
 INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 
 
 def export_main(argv: Sequence[str]) -> int:
-    """Export a finished run, and compare the two models on its dev set."""
+    """Export a finished run, compare the two models on its dev set, and upload the folder where that is asked for."""
+    args = export_parser().parse_args([f"--{arg}" if arg.startswith("precision=") else arg for arg in argv])
+    if args.private and not args.push:
+        raise ConfigError("--private has no effect without --push", "--push OWNER/NAME --private")
+    if args.push:
+        from spikelm.cli.push import check_push
+
+        check_push(args.push)
+    found, result = find_result(args.run, args.runs_dir)
+    print(found)
+    _refuse_config(result.config)
+    weights = weights_of(found, result)
+    out = Path(args.out).absolute() if args.out else _folder(found.run) / f"exported-{args.precision}"
+    written = WrittenFiles(out)
+    export_run(result, weights, written, args.precision, args.exact_layers, args.push or "", args.license)
+    if args.push:
+        from spikelm.cli.push import push
+
+        print(f"uploaded to {push(written, args.push, args.private)}")
+    return 0
+
+
+def export_parser() -> ManualParser:
+    """The arguments and options of the command."""
     parser = ManualParser(EXPORT)
     parser.add_argument("run", metavar="RUN", help=RUN)
     parser.add_argument("--precision", choices=("fp32", "int8", "event"), default="fp32", help="of the linears")
@@ -50,15 +82,11 @@ def export_main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--out", metavar="FOLDER", help=f"the folder to write (default: RUN/exported-PRECISION; {OF_OTHERS})"
     )
+    parser.add_argument("--license", metavar="ID", help="of the model card, as the hub calls it: apache-2.0, mit")
+    parser.add_argument("--push", metavar="OWNER/NAME", help="upload the folder to this repository of the hub")
+    parser.add_argument("--private", action="store_true", help="of --push: a repository that only its owner sees")
     add_runs_dir(parser)
-    args = parser.parse_args([f"--{arg}" if arg.startswith("precision=") else arg for arg in argv])
-    found, result = find_result(args.run, args.runs_dir)
-    print(found)
-    _refuse_config(result.config)
-    weights = weights_of(found, result)
-    out = Path(args.out).absolute() if args.out else _folder(found.run) / f"exported-{args.precision}"
-    export_run(result, weights, out, args.precision, args.exact_layers)
-    return 0
+    return parser
 
 
 def _folder(run: Run) -> Path:
@@ -83,8 +111,16 @@ def _refuse_config(config: Config) -> None:
         )
 
 
-def export_run(result: Result, weights: Path, out: Path, precision: str, exact_layers: int = 0) -> dict[str, Any]:
-    """Write the exported model and export.json; the contents of the latter."""
+def export_run(
+    result: Result,
+    weights: Path,
+    written: WrittenFiles,
+    precision: str,
+    exact_layers: int = 0,
+    repository: str = "",
+    license: str | None = None,
+) -> dict[str, Any]:
+    """Write the exported model, export.json and the model card; the contents of export.json."""
     from rich.console import Console
     from transformers import AutoModelForSequenceClassification
 
@@ -93,24 +129,29 @@ def export_run(result: Result, weights: Path, out: Path, precision: str, exact_l
     from spikelm.data.tokens.wordpiece import fast_tokenizer
     from spikelm.export.compare import check_merge, compare, dev_sets
     from spikelm.export.convert import export
+    from spikelm.export.model_card import Commands, write_card
+    from spikelm.report.query.rerun import rerun_command
     from spikelm.spiking import load_pretrained
     from spikelm.store.atomic import write_json
     from spikelm.training.fit import quiet_libraries
 
     quiet_libraries()
+    out = written.folder
     config = replace(result.config, runs_dir=default_runs_dir())  # its rows are tokenised in the user's own store
     check(config)
     trained: Any = load_pretrained(weights).eval()
     if config.task.labels:
         trained.config.id2label = dict(enumerate(config.task.labels))
         trained.config.label2id = {name: index for index, name in enumerate(config.task.labels)}
+    else:
+        trained.config.problem_type = "regression"  # or a pipeline takes the score for the logit of a probability
     tokenizer = load_tokenizer(config.source, config.backbone, Path(config.runs_dir) / ".cache")
     sets = dict(dev_sets(config, tokenizer))
     made = export(trained, precision, exact_layers)
     merged = check_merge(trained, next(iter(sets.values()))[-1])
     made.save_pretrained(out)
     fast_tokenizer(tokenizer, config.finetune.max_length).save_pretrained(out)
-    written = AutoModelForSequenceClassification.from_pretrained(out)
+    loaded = AutoModelForSequenceClassification.from_pretrained(out)
     report = {
         "run_id": result.run_id,
         "task": result.task,
@@ -121,12 +162,21 @@ def export_run(result: Result, weights: Path, out: Path, precision: str, exact_l
         "time_steps": config.time_steps,
         "double_precision_difference": merged,
         "recorded": result.metrics,
-        **asdict(compare(config, sets, trained, written)),
+        **asdict(compare(config, sets, trained, loaded)),
         "bytes": {"trained": _size(weights), "exported": _size(out)},
+        "reads": recorded_task(config.task),
     }
-    write_json(out / "export.json", report)
+    write_json(out / RECORD, report)
+    commands = Commands(rerun_command(result.config), _command(result.run_id, precision, exact_layers))
+    write_card(written, result, report, commands, repository, license)
     _show(report, out, Console())
     return report
+
+
+def _command(run_id: str, precision: str, exact_layers: int) -> str:
+    """The command that makes the same export again, wherever it is written to."""
+    exact = f" --exact-layers {exact_layers}" if exact_layers else ""
+    return f"spikelm-export {run_id} --precision {precision}{exact}"
 
 
 def _size(folder: Path) -> int:

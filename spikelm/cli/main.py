@@ -201,6 +201,13 @@ def export() -> None:
     _guard(lambda: export_main(sys.argv[1:]))
 
 
+def predict() -> None:
+    """spikelm-predict FOLDER FILE: an exported classifier's answer to every row of a file."""
+    from spikelm.cli.predict import predict_main
+
+    _guard(lambda: predict_main(sys.argv[1:]))
+
+
 def generate() -> None:
     """spikelm-generate RUN "text": what a model writes, and what that takes."""
     from spikelm.cli.generate import generate_main

@@ -1,10 +1,15 @@
-"""Keys and tokens stay where they belong, in the environment: never in a config, a record or a message."""
+"""Keys and tokens stay where they belong, in the environment: never in a config, a record or a message.
+
+What is published (a model card) leaves out the folders of the machine as well.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable
+from pathlib import Path
 
 from spikelm.errors import ConfigError
 
@@ -17,6 +22,9 @@ _SHAPES = re.compile(
 )
 #: an older key of W&B; a commit of the hub looks the same, but stands behind @, or is called a revision
 _HEX = re.compile(r"(?<![\w/@-])[0-9a-f]{40}(?![\w-])")
+
+#: a folder of this machine: two names at least behind a slash that begins a word
+_PATH = re.compile(r"(?<![\w.:/~-])(?:~|/[\w.+@-]+)(?:/[\w.+@-]+)+/?")
 
 
 def _of_environment() -> list[str]:
@@ -40,3 +48,28 @@ def refuse_secrets(overrides: Iterable[str]) -> None:
                 f"the value of {redacted(key)} looks like a key or token; configs are recorded and shown",
                 "set it in the environment (WANDB_API_KEY, HF_TOKEN) and leave it out of the command",
             )
+
+
+def without_folders(text: str) -> str:
+    """A text to be published: without secrets, and without the folders of this machine, which tell who made it."""
+    return _PATH.sub("FOLDER", redacted(text).replace(str(Path.home()), "~"))
+
+
+def publishable_command(command: str) -> str:
+    """A command to be published: a value that names a place on this machine becomes the name of its key, in capitals.
+
+    What a reader puts there is theirs: source.root=ROOT, backbone.path=PATH.
+    """
+    words = []
+    for word in shlex.split(command):
+        key, equals, value = word.partition("=")
+        held = value if equals else word
+        if _names_a_place(held):
+            word = f"{key}={key.rpartition('.')[2].upper()}" if equals else "FOLDER"
+        words.append(word)
+    return without_folders(shlex.join(words))
+
+
+def _names_a_place(value: str) -> bool:
+    """Whether a value is an absolute path, one of the home folder or above this one, or has such a path in it."""
+    return re.search(r"(?:^|[\s'\":,\[{(])(?:/|~|\.\./)", value) is not None

@@ -18,7 +18,8 @@ from spikelm.cli import main as entries
 from spikelm.cli.command_line import precheck, run_parser
 
 PROJECT = Path(__file__).resolve().parents[2]
-COMMANDS = ("run", "report", "energy", "audit", "export", "generate", "prepare", "verify", "doctor", "harness")
+COMMANDS = ("run", "report", "energy", "audit", "export", "predict", "generate")
+COMMANDS += ("prepare", "verify", "doctor", "harness")
 OF_REPORT = (
     *("runs", "run", "table", "figure", "claims", "reproduce", "reference", "scores", "curves"),
     *("page", "serve", "command", "wandb"),
@@ -58,7 +59,9 @@ def test_every_page_has_the_same_layout(command: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("audit",), ("export",), ("generate",), ("report", "run"), ("report", "command")], ids=" ".join
+    "command",
+    [("audit",), ("export",), ("predict",), ("generate",), ("report", "run"), ("report", "command")],
+    ids=" ".join,
 )
 def test_a_run_that_is_not_there_is_a_mistake_in_every_manual(command: tuple[str, ...]) -> None:
     codes = called(*command, "--help")[1].split("EXIT CODES\n")[1]
@@ -110,6 +113,7 @@ def test_an_unknown_option_is_refused_as_an_override_is(command: tuple[str, ...]
     given["reference"] = ("--to", "x")
     words = ("T=1",) if command[-1] in ("scores", "curves") else given.get(command[-1], ()) if command[1:] else ()
     words = ("x",) if command[0] in ("audit", "export", "generate") else words
+    words = ("x", "y") if command[0] == "predict" else words
     code, said, error = called(*command, *words, "--hep")
     assert (code, said) == (2, "")
     name = " ".join([f"spikelm-{command[0]}", *command[1:]])
@@ -125,6 +129,9 @@ def test_an_unknown_option_is_refused_as_an_override_is(command: tuple[str, ...]
         (("report", "serve", "--port", "x"), "--port x is not a whole number"),
         (("audit",), "spikelm-audit needs RUN"),
         (("generate",), "spikelm-generate needs RUN"),
+        (("predict", "x"), "spikelm-predict needs FILE"),
+        (("predict", "x", "y", "--batch", "many"), "--batch many is not a whole number"),
+        (("export", "x", "--push", "film"), "--push film is not the name of a repository"),
         (("generate", "x", "y", "z"), "spikelm-generate has no argument z"),
         (("energy", "--rate", "abc"), "--rate abc is not a number"),
         (("energy", "--rate", "-2"), "--rate -2 is not valid; a firing rate is a number of at least 0"),

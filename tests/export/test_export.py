@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from rich.console import Console
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, BertForSequenceClassification
 
 from spikelm.cli.export import export_main
+from spikelm.cli.predict import predict_main
 from spikelm.config.compose import load_config
 from spikelm.config.settings.backbone import VariantConfig
 from spikelm.config.settings.specs import ClassSpec, QuantizerSpec
+from spikelm.data.sources.rows import load_rows
 from spikelm.errors import ConfigError, SpikeLMError
 from spikelm.export import ExportedBertForSequenceClassification
 from spikelm.export.convert import export
@@ -203,7 +206,9 @@ def test_an_exported_code_loads_again(tmp_path: Path) -> None:
     assert torch.equal(loaded(**batch).logits, exported(**batch).logits)
 
 
-def test_a_run_is_exported_and_loads_in_plain_transformers_code(tmp_path: Path) -> None:
+def test_a_run_is_exported_and_loads_in_plain_transformers_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = load_config(["scale=smoke", f"runs_dir={tmp_path}", "task=glue/mnli", "T=2", "trainer.threads=1"])
     finished = run_experiment(config, Console(quiet=True))
     result = finished.result
@@ -226,5 +231,17 @@ def test_a_run_is_exported_and_loads_in_plain_transformers_code(tmp_path: Path) 
     tokens = AutoTokenizer.from_pretrained(tmp_path / "int8")("a big dog", "a small cat", return_tensors="pt")
     assert set(tokens["token_type_ids"].flatten().tolist()) == {0, 1}
     assert model(**tokens).logits.shape == (1, 3)
+    card = ModelCard.load(tmp_path / "int8" / "README.md")
+    scores = {one.dataset_split: one.metric_value for one in card.data.eval_results or ()}
+    assert scores == pytest.approx(dict(zip(config.task.splits, rounded["exported"].values(), strict=True)), abs=1e-4)
+    assert f"spikelm-export {result.run_id} --precision int8" in card.text
+    assert str(tmp_path) not in card.text
+    rows = load_rows(config.task, config.source).splits["validation_matched"]
+    (tmp_path / "dev.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for scored in (tmp_path / "fp32", finished.directory, finished.directory / "model"):
+        capsys.readouterr()
+        out = ["--out", str(tmp_path / f"{scored.name}.jsonl")]
+        assert predict_main([str(scored), str(tmp_path / "dev.jsonl"), "--score", "--json", *out]) == 0
+        assert json.loads(capsys.readouterr().out)["metrics"] == {"accuracy": result.metrics["accuracy"]}
     with pytest.raises(SpikeLMError, match="cannot be exported"):
         export_main([result.pretrained, "--runs-dir", str(tmp_path)])

@@ -14,6 +14,8 @@ from typing import Any
 from spikelm.errors import DataError
 
 LONGEST_SHOWN = 120  # characters of a file's value in a message
+#: the place of each row, and its wanted columns; None for a broken row that is left out
+Rows = Iterator[tuple[str, dict[str, Any] | None]]
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,28 @@ def shortened(value: object) -> str:
     return limited.repr(value)
 
 
-def read_rows(path: Path, layout: Layout) -> FileRows:
-    """All rows of a file by its ending; errors name file, line and what was expected."""
+def iter_rows(path: Path, layout: Layout) -> Rows:
+    """The rows of a file by its ending, one after the other; errors name file, line and what was expected."""
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty")
-    table = READERS[path.suffix.lower()](path, layout)
+    yield from READERS[path.suffix.lower()](path, layout)
+
+
+def read_rows(path: Path, layout: Layout) -> FileRows:
+    """All rows of a file."""
+    table = _collected(iter_rows(path, layout))
     if not table.rows:
         raise DataError(f"{path} has no rows, only a header")
+    return table
+
+
+def _collected(rows: Rows) -> FileRows:
+    table = FileRows()
+    for where, row in rows:
+        if row is None:
+            table.skipped += 1
+        else:
+            table.rows.append((where, row))
     return table
 
 
@@ -99,24 +116,22 @@ def _missing(where: str, names: Sequence[str], layout: Layout) -> DataError:
     )
 
 
-def _from_fields(path: Path, header: Sequence[str], rows: Iterator[tuple[int, list[str]]], layout: Layout) -> FileRows:
+def _from_fields(path: Path, header: Sequence[str], rows: Iterator[tuple[int, list[str]]], layout: Layout) -> Rows:
     picked = _pick(header, layout)
     if picked is None:
         raise _missing(f"{path} line 1", header, layout)
     positions = {column: list(header).index(name) for column, name in picked.items()}
-    table = FileRows()
     for number, fields in rows:
+        where = f"{path} line {number}"
         if len(fields) == len(header):
-            row = {column: fields[position] for column, position in positions.items()}
-            table.rows.append((f"{path} line {number}", row))
+            yield where, {column: fields[position] for column, position in positions.items()}
         elif layout.skip_broken:
-            table.skipped += 1
+            yield where, None
         else:
-            raise DataError(f"{path} line {number}: {len(fields)} fields, expected {len(header)}: {', '.join(header)}")
-    return table
+            raise DataError(f"{where}: {len(fields)} fields, expected {len(header)}: {', '.join(header)}")
 
 
-def _tsv(path: Path, layout: Layout) -> FileRows:
+def _tsv(path: Path, layout: Layout) -> Rows:
     """Tabs separate, nothing quotes: the official files hold stray quotes that are text."""
     rows = ((number, line.split("\t")) for number, line in numbered_lines(path) if line)
     first = next(rows, (1, [""]))
@@ -126,17 +141,16 @@ def _tsv(path: Path, layout: Layout) -> FileRows:
     return _from_fields(path, header, rows, layout)
 
 
-def _csv(path: Path, layout: Layout) -> FileRows:
+def _csv(path: Path, layout: Layout) -> Rows:
     reader = csv.reader((line for _, line in numbered_lines(path, keep_ends=True)), strict=True)
     try:
         header = next(reader, [""])
-        return _from_fields(path, header, ((reader.line_num, fields) for fields in reader if fields), layout)
+        yield from _from_fields(path, header, ((reader.line_num, fields) for fields in reader if fields), layout)
     except csv.Error as error:
         raise DataError(f"{path} line {reader.line_num}: not CSV ({error})") from error
 
 
-def _jsonl(path: Path, layout: Layout) -> FileRows:
-    table = FileRows()
+def _jsonl(path: Path, layout: Layout) -> Rows:
     for number, line in numbered_lines(path):
         if not line.strip():
             continue
@@ -156,23 +170,24 @@ def _jsonl(path: Path, layout: Layout) -> FileRows:
         picked = _pick(list(record), layout)
         if picked is None:
             raise _missing(where, list(record), layout)
-        table.rows.append((where, {column: record[name] for column, name in picked.items()}))
-    return table
+        yield where, {column: record[name] for column, name in picked.items()}
 
 
 def rows_from_records(path: Path, records: Iterable[Mapping[str, Any]], layout: Layout) -> FileRows:
     """The wanted columns of rows that have no lines to be named by."""
-    table = FileRows()
+    return _collected(_from_records(path, records, layout))
+
+
+def _from_records(path: Path, records: Iterable[Mapping[str, Any]], layout: Layout) -> Rows:
     for index, outer in enumerate(records):
         record = _flat(outer, layout)
         picked = _pick(list(record), layout)
         if picked is None:
             raise _missing(str(path), list(record), layout)
-        table.rows.append((f"{path} row {index}", {column: record[name] for column, name in picked.items()}))
-    return table
+        yield f"{path} row {index}", {column: record[name] for column, name in picked.items()}
 
 
-def _parquet(path: Path, layout: Layout) -> FileRows:
+def _parquet(path: Path, layout: Layout) -> Rows:
     import pyarrow
     from pyarrow import parquet
 
@@ -182,13 +197,13 @@ def _parquet(path: Path, layout: Layout) -> FileRows:
             picked = {layout.nested: layout.nested} if layout.nested in names else _pick(names, layout)
             if picked is None:
                 raise _missing(str(path), names, layout)
-            records = file.read(columns=list(picked.values())).to_pylist()
+            batches = file.iter_batches(columns=list(picked.values()))
+            yield from _from_records(path, (record for batch in batches for record in batch.to_pylist()), layout)
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path} is not a Parquet file: {str(error).splitlines()[0]}") from error
-    return rows_from_records(path, records, layout)
 
 
-READERS: dict[str, Callable[[Path, Layout], FileRows]] = {
+READERS: dict[str, Callable[[Path, Layout], Rows]] = {
     ".tsv": _tsv,
     ".jsonl": _jsonl,
     ".csv": _csv,

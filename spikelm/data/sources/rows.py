@@ -42,7 +42,7 @@ def load_rows(task: TaskConfig, source: SourceConfig) -> LoadedText:
 
 def _embedded_rows(task: TaskConfig, source: SourceConfig) -> dict[str, list[Row]]:
     return {
-        split: _numbered(_checked(task, f"{task.name} {split} row {index}", row) for index, row in enumerate(rows))
+        split: _numbered(checked_row(task, f"{task.name} {split} row {index}", row) for index, row in enumerate(rows))
         for split, rows in embedded_rows(task, source).items()
     }
 
@@ -67,7 +67,7 @@ def _rows_of_files(
             labelled = [row for row in file_rows.rows if not (task.skip_broken and _unlabelled(task, row[1]["label"]))]
             if left_out := len(file_rows.rows) - len(labelled):
                 notes.append(f"{path}: {left_out} rows without a label were left out")
-            checked += [_checked(task, where, record) for where, record in labelled]
+            checked += [checked_row(task, where, record) for where, record in labelled]
         rows[split] = _numbered(checked)
     return rows, notes + unofficial_counts(task, rows)
 
@@ -76,12 +76,13 @@ def _numbered(rows: Iterable[Row]) -> list[Row]:
     return [{**row, "idx": index} for index, row in enumerate(rows)]
 
 
-def _checked(task: TaskConfig, where: str, record: Mapping[str, Any]) -> Row:
-    """The texts and the label of a record, which are what the task says; the error names the record's place."""
+def checked_row(task: TaskConfig, where: str, record: Mapping[str, Any]) -> Row:
+    """The texts of a record, and its label where it has one, as the task says; the error names the record's place."""
     for column in task.columns:
         if not isinstance(record.get(column), str):
             raise DataError(f"{where}: {column} is {shortened(record.get(column))}, expected text")
-    return {**{column: record[column] for column in task.columns}, "label": _label(task, where, record["label"])}
+    texts = {column: record[column] for column in task.columns}
+    return {**texts, "label": _label(task, where, record["label"])} if "label" in record else texts
 
 
 def _unlabelled(task: TaskConfig, label: Any) -> bool:
