@@ -1,4 +1,4 @@
-"""spikelm-export RUN: a trained classifier as a folder that plain transformers code loads."""
+"""spikelm-export RUN: a trained spiking model as a folder that plain transformers code loads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spikelm.catalog.kinds import KINDS, LABELLED
+from spikelm.catalog.kinds import KINDS, LABELLED, LM
 from spikelm.cli.find_run import find_result, weights_of
 from spikelm.cli.manual import MISTAKE, Manual, ManualParser
 from spikelm.cli.stores import OF_OTHERS, RUN, add_runs_dir
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 EXPORT = Manual(
     "spikelm-export",
-    "a trained spiking classifier as a folder that plain transformers code loads",
+    "a trained spiking model as a folder that plain transformers code loads",
     "Multiplies the neurons' amplitudes into the weights and writes safetensors, config.json and the tokenizer, which "
-    "`import spikelm.export` and AutoModelForSequenceClassification load. The exported model is compared with the "
-    "trained one on the run's dev set: scores, predictions and logits.",
+    "`import spikelm.export` and transformers' Auto classes load: classifiers, decoders and models of text pairs. The "
+    "exported model is compared with the trained one on the run's task: scores, predictions, logits and texts.",
     {
         "spikelm-export 3f2a": "the run whose id begins with 3f2a, to exported-fp32 in its folder",
         "spikelm-export 3f2a --precision int8 --out FOLDER": "with linears of eight bits, elsewhere",
@@ -39,7 +39,7 @@ INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 
 
 def export_main(argv: Sequence[str]) -> int:
-    """Export a finished run, and compare the two models on its dev set."""
+    """Export a finished run, and compare the two models on its task."""
     parser = ManualParser(EXPORT)
     parser.add_argument("run", metavar="RUN", help=RUN)
     parser.add_argument("--precision", choices=("fp32", "int8", "event"), default="fp32", help="of the linears")
@@ -70,11 +70,18 @@ def _folder(run: Run) -> Path:
 
 def _refuse_config(config: Config) -> None:
     """What the config alone shows, before anything heavy is loaded; convert.refuse looks at the model itself."""
-    kind = config.backbone.kind
-    if not KINDS[kind].is_encoder or config.task.kind not in LABELLED:
+    kind, task = config.backbone.kind, config.task
+    facts = KINDS[kind]
+    exported = (
+        (facts.is_encoder and task.kind in LABELLED)
+        or (facts.causal and task.kind == LM)
+        or (facts.seq2seq and task.kind == "seq2seq")
+    )
+    if not exported:
         raise ConfigError(
-            f"task={config.task.name} of backbone.kind={kind} cannot be exported",
-            "a run of task=glue/... with a BERT or an encoder built like it",
+            f"task={task.name} of backbone.kind={kind} cannot be exported",
+            "task=glue/... with a BERT or RoBERTa, task=lm/... with a GPT-2 or Llama, task=sum/... or task=mt/... with "
+            "a BART, mBART or Marian",
         )
     if not config.converted:
         raise ConfigError(
@@ -86,13 +93,12 @@ def _refuse_config(config: Config) -> None:
 def export_run(result: Result, weights: Path, out: Path, precision: str, exact_layers: int = 0) -> dict[str, Any]:
     """Write the exported model and export.json; the contents of the latter."""
     from rich.console import Console
-    from transformers import AutoModelForSequenceClassification
 
     from spikelm.config.checks import check
-    from spikelm.data.tokens.tokenizer import load_tokenizer
-    from spikelm.data.tokens.wordpiece import fast_tokenizer
-    from spikelm.export.compare import check_merge, compare, dev_sets
+    from spikelm.export.compare import check_merge, compare
     from spikelm.export.convert import export
+    from spikelm.export.merged_model import auto_class
+    from spikelm.export.run_data import run_data
     from spikelm.spiking import load_pretrained
     from spikelm.store.atomic import write_json
     from spikelm.training.fit import quiet_libraries
@@ -104,13 +110,13 @@ def export_run(result: Result, weights: Path, out: Path, precision: str, exact_l
     if config.task.labels:
         trained.config.id2label = dict(enumerate(config.task.labels))
         trained.config.label2id = {name: index for index, name in enumerate(config.task.labels)}
-    tokenizer = load_tokenizer(config.source, config.backbone, Path(config.runs_dir) / ".cache")
-    sets = dict(dev_sets(config, tokenizer))
+    data = run_data(config, weights)
+    sets = data.sets
     made = export(trained, precision, exact_layers)
-    merged = check_merge(trained, next(iter(sets.values()))[-1])
+    merged = check_merge(trained, next(iter(sets.values()))[-1], precision, exact_layers)
     made.save_pretrained(out)
-    fast_tokenizer(tokenizer, config.finetune.max_length).save_pretrained(out)
-    written = AutoModelForSequenceClassification.from_pretrained(out)
+    data.save_tokenizer(out)
+    written = auto_class(made).from_pretrained(out)
     report = {
         "run_id": result.run_id,
         "task": result.task,
@@ -121,7 +127,8 @@ def export_run(result: Result, weights: Path, out: Path, precision: str, exact_l
         "time_steps": config.time_steps,
         "double_precision_difference": merged,
         "recorded": result.metrics,
-        **asdict(compare(config, sets, trained, written)),
+        "compared_on": data.about,
+        **asdict(compare(config, sets, trained, written, data.texts)),
         "bytes": {"trained": _size(weights), "exported": _size(out)},
     }
     write_json(out / "export.json", report)
@@ -136,7 +143,9 @@ def _size(folder: Path) -> int:
 def _show(report: Mapping[str, Any], out: Path, console: Any) -> None:
     from rich.table import Table
 
-    title = f"{report['task']}, T={report['time_steps']}, {report['scale']}, {report['source']}: {report['rows']} rows"
+    title = (
+        f"{report['task']}, T={report['time_steps']}, {report['scale']}, {report['source']}: {report['compared_on']}"
+    )
     table = Table(title=title)
     for column in ("metric", "trained", f"exported ({report['precision']})", "difference"):
         table.add_column(column, justify="left" if column == "metric" else "right")
@@ -144,6 +153,9 @@ def _show(report: Mapping[str, Any], out: Path, console: Any) -> None:
         after = report["exported"][name]
         table.add_row(name, f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}")
     console.print(table)
+    if texts := report["texts"]:
+        other = sum(text["trained"] != text["exported"] for text in texts)
+        console.print(f"texts that differ: {other} of {len(texts)} (export.json has them)")
     console.print(
         f"predictions that differ: {report['other_predictions']} of {report['rows']}; largest difference of logits "
         f"{report['max_difference']:.1e} (largest logit {report['largest_logit']:.2g}); the merge in double precision: "
