@@ -75,6 +75,12 @@ def export(model: Any, precision: str = "fp32", exact_layers: int = 0) -> Any:
     settings = Export(precision, exact_layers)
     if fits_block(model, conversion, precision):
         return in_blocks(model, conversion, settings)
+    return merged_form(model, conversion, settings)
+
+
+@torch.no_grad()
+def merged_form(model: Any, conversion: Conversion, settings: Export) -> Merged:
+    """Any model, with each neuron and the linears behind it merged."""
     merged = copy.deepcopy(model).eval()
     bake_weights(merged)
     merged.__class__ = merged_class(plain_class(model))
@@ -82,7 +88,8 @@ def export(model: Any, precision: str = "fp32", exact_layers: int = 0) -> Any:
     replace(conversion, weights=QuantizerSpec()).record_in(merged.config)
     settings.record_in(merged.config)
     merge(merged, settings)
-    return merged
+    made: Merged = merged
+    return made
 
 
 def bake_weights(model: nn.Module) -> None:

@@ -119,7 +119,6 @@ def merge(model: Any, export: Export) -> None:
                 size = len(weight_of(linear))
                 _empty(linear, start, size)
                 start += size
-    model.requires_grad_(False)
 
 
 def _blocks(model: Any) -> Iterator[tuple[Stack, int, Any]]:
