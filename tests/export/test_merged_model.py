@@ -129,8 +129,11 @@ def test_every_neuron_is_read(kind: str, neuron: str, T: int, options: dict[str,
     assert check_merge(model, batch_of(model), "int8") < 1e-12
 
 
-@pytest.mark.parametrize("kind", ["bert", "bart", "llama"])
-@pytest.mark.parametrize("name", ["binary.Binary", "ternary.TernaryWeights", "uniform.UniformWeights"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("bert", "binary.Binary"), ("llama", "binary.Binary"), ("bart", "ternary.TernaryWeights"),
+     ("roberta", "uniform.UniformWeights")],
+)  # fmt: skip
 def test_low_bit_weights_are_exact_in_int8(kind: str, name: str) -> None:
     """The oracle is the trained model itself: nothing is rounded but its few levels, which bytes hold."""
     width = {"width": 4} if "uniform" in name else {}
@@ -152,15 +155,14 @@ def test_few_levels_are_found_in_each_channel() -> None:
 
 
 @pytest.mark.skipif(library() is None, reason="no C++ compiler")
-@pytest.mark.parametrize("T", [1, 2])
 @pytest.mark.parametrize(
-    ("kind", "neuron", "options"),
+    ("kind", "neuron", "options", "T"),
     [
-        *((kind, "bispike", {}) for kind in WRITERS),
-        ("llama", "residual", {**RESIDUAL, "rotation": "hadamard"}),
-        ("gpt2", "residual", {"heights": "data"}),
-        ("marian", "lif_atan", {}),
-        ("bart", "bispike", {"weights": QuantizerSpec("spikelm.weights.binary.Binary")}),
+        *((kind, "bispike", {}, T) for kind, T in zip(WRITERS, (1, 2, 1, 2, 1), strict=True)),
+        ("llama", "residual", {**RESIDUAL, "rotation": "hadamard"}, 1),
+        ("gpt2", "residual", {"heights": "data"}, 2),
+        ("marian", "lif_atan", {}, 2),
+        ("bart", "bispike", {"weights": QuantizerSpec("spikelm.weights.binary.Binary")}, 2),
     ],
 )
 def test_events_have_the_logits_of_int8(
@@ -192,8 +194,7 @@ def test_it_writes_what_the_trained_model_writes_with_and_without_the_cache(kind
     assert isinstance(cache, SpikeCache)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
-@pytest.mark.parametrize("kind", [*WRITERS, "roberta"])
+@pytest.mark.parametrize(("kind", "precision"), [*((kind, "int8") for kind in (*WRITERS, "roberta")), ("bart", "fp32")])
 def test_auto_classes_load_it(kind: str, precision: str, tmp_path: Path) -> None:
     neuron = "lif_atan" if kind == "roberta" else "bispike"  # BERT's block knows the latter
     model = trained(kind, neuron, 2).float()
