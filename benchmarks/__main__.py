@@ -13,6 +13,7 @@ NAMES = (
     "memory",
     "inference",
     "event",
+    "event_generation",
     "generate",
     "decoders",
     "data",

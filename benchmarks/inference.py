@@ -1,5 +1,7 @@
 """Inference of one sentence: a spiking BERT classifier, trained form and exported forms, against the plain one (SDPA).
 
+"merged" is the exported form of all other architectures, which BERT has a quicker block in place of.
+
 python -m benchmarks.inference [--quick] [--layers 12] [--hidden 768] [--batch 1] [--length 128]
 """
 
@@ -15,8 +17,10 @@ from transformers import BertForSequenceClassification
 
 from benchmarks.step import NEURONS, bert_config
 from benchmarks.timing import arguments, ratio, report, rounds, spread
-from spikelm.export.convert import export
+from spikelm.export.convert import export, merged_form
+from spikelm.export.merged_model import Export
 from spikelm.spiking import spikify
+from spikelm.spiking.conversion import conversion_of
 
 BISPIKE = NEURONS["bispike"]
 
@@ -47,8 +51,12 @@ def main() -> None:
     for T in (1, 4):
         model = spiking(args, ids, T)
         runs[f"trained T={T}"] = partial(forward, model, ids)
+        conversion = conversion_of(model.config)
+        assert conversion is not None
         for precision in ("fp32", "int8"):
             runs[f"exported {precision} T={T}"] = partial(forward, export(model, precision), ids)
+            merged = merged_form(model, conversion, Export(precision))
+            runs[f"merged {precision} T={T}"] = partial(forward, merged, ids)
     timings = rounds(runs, args.repeats)
     rows = [
         {

@@ -1,4 +1,4 @@
-"""spikelm-export RUN: a trained classifier as a folder that plain transformers code loads, with its model card."""
+"""spikelm-export RUN: a trained spiking model as a folder that plain transformers code loads, with its model card."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spikelm.catalog.kinds import KINDS, LABELLED
+from spikelm.catalog.kinds import KINDS, LABELLED, LM
 from spikelm.cli.find_run import find_result, weights_of
 from spikelm.cli.manual import MISTAKE, Manual, ManualParser
 from spikelm.cli.stores import OF_OTHERS, RUN, add_runs_dir
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 EXPORT = Manual(
     "spikelm-export",
-    "a trained spiking classifier as a folder that plain transformers code loads",
+    "a trained spiking model as a folder that plain transformers code loads",
     "Multiplies the neurons' amplitudes into the weights and writes safetensors, config.json and the tokenizer, which "
-    "`import spikelm.export` and AutoModelForSequenceClassification load. The exported model is compared with the "
-    "trained one on the run's dev set: scores, predictions and logits. README.md is its model card.\n\n"
+    "`import spikelm.export` and transformers' Auto classes load: classifiers, decoders and models of text pairs. The "
+    "exported model is compared with the trained one on the run's task: scores, predictions, logits and texts. "
+    "README.md is its model card.\n\n"
     "--push OWNER/NAME uploads the folder to the Hugging Face hub, where HF_TOKEN or a login (hf auth login) gives a "
     "token; it is asked for before anything is computed, and neither shown nor kept.",
     {
@@ -44,11 +45,10 @@ EXPORT = Manual(
     },
     ("docs/guide/export.md",),
 )
-INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 
 
 def export_main(argv: Sequence[str]) -> int:
-    """Export a finished run, compare the two models on its dev set, and upload the folder where that is asked for."""
+    """Export a finished run, compare the two models on its task, and upload the folder where that is asked for."""
     args = export_parser().parse_args([f"--{arg}" if arg.startswith("precision=") else arg for arg in argv])
     if args.private and not args.push:
         raise ConfigError("--private has no effect without --push", "--push OWNER/NAME --private")
@@ -98,11 +98,18 @@ def _folder(run: Run) -> Path:
 
 def _refuse_config(config: Config) -> None:
     """What the config alone shows, before anything heavy is loaded; convert.refuse looks at the model itself."""
-    kind = config.backbone.kind
-    if not KINDS[kind].is_encoder or config.task.kind not in LABELLED:
+    kind, task = config.backbone.kind, config.task
+    facts = KINDS[kind]
+    exported = (
+        (facts.is_encoder and task.kind in LABELLED)
+        or (facts.causal and task.kind == LM)
+        or (facts.seq2seq and task.kind == "seq2seq")
+    )
+    if not exported:
         raise ConfigError(
-            f"task={config.task.name} of backbone.kind={kind} cannot be exported",
-            "a run of task=glue/... with a BERT or an encoder built like it",
+            f"task={task.name} of backbone.kind={kind} cannot be exported",
+            "task=glue/... with a BERT or RoBERTa, task=lm/... with a GPT-2 or Llama, task=sum/... or task=mt/... with "
+            "a BART, mBART or Marian",
         )
     if not config.converted:
         raise ConfigError(
@@ -122,14 +129,13 @@ def export_run(
 ) -> dict[str, Any]:
     """Write the exported model, export.json and the model card; the contents of export.json."""
     from rich.console import Console
-    from transformers import AutoModelForSequenceClassification
 
     from spikelm.config.checks import check
-    from spikelm.data.tokens.tokenizer import load_tokenizer
-    from spikelm.data.tokens.wordpiece import fast_tokenizer
-    from spikelm.export.compare import check_merge, compare, dev_sets
+    from spikelm.export.compare import check_merge, compare
     from spikelm.export.convert import export
+    from spikelm.export.merged_model import auto_class
     from spikelm.export.model_card import Commands, write_card
+    from spikelm.export.run_data import run_data
     from spikelm.report.query.rerun import rerun_command
     from spikelm.spiking import load_pretrained
     from spikelm.store.atomic import write_json
@@ -143,15 +149,15 @@ def export_run(
     if config.task.labels:
         trained.config.id2label = dict(enumerate(config.task.labels))
         trained.config.label2id = {name: index for index, name in enumerate(config.task.labels)}
-    else:
+    elif config.task.kind == "regression":
         trained.config.problem_type = "regression"  # or a pipeline takes the score for the logit of a probability
-    tokenizer = load_tokenizer(config.source, config.backbone, Path(config.runs_dir) / ".cache")
-    sets = dict(dev_sets(config, tokenizer))
+    data = run_data(config, weights)
+    sets = data.sets
     made = export(trained, precision, exact_layers)
-    merged = check_merge(trained, next(iter(sets.values()))[-1])
+    merged = check_merge(trained, next(iter(sets.values()))[-1], precision, exact_layers)
     made.save_pretrained(out)
-    fast_tokenizer(tokenizer, config.finetune.max_length).save_pretrained(out)
-    loaded = AutoModelForSequenceClassification.from_pretrained(out)
+    data.save_tokenizer(out)
+    loaded = auto_class(made).from_pretrained(out)
     report = {
         "run_id": result.run_id,
         "task": result.task,
@@ -162,7 +168,8 @@ def export_run(
         "time_steps": config.time_steps,
         "double_precision_difference": merged,
         "recorded": result.metrics,
-        **asdict(compare(config, sets, trained, loaded)),
+        "compared_on": data.about,
+        **asdict(compare(config, sets, trained, loaded, data.texts)),
         "bytes": {"trained": _size(weights), "exported": _size(out)},
         "reads": recorded_task(config.task),
     }
@@ -186,7 +193,9 @@ def _size(folder: Path) -> int:
 def _show(report: Mapping[str, Any], out: Path, console: Any) -> None:
     from rich.table import Table
 
-    title = f"{report['task']}, T={report['time_steps']}, {report['scale']}, {report['source']}: {report['rows']} rows"
+    title = (
+        f"{report['task']}, T={report['time_steps']}, {report['scale']}, {report['source']}: {report['compared_on']}"
+    )
     table = Table(title=title)
     for column in ("metric", "trained", f"exported ({report['precision']})", "difference"):
         table.add_column(column, justify="left" if column == "metric" else "right")
@@ -194,6 +203,9 @@ def _show(report: Mapping[str, Any], out: Path, console: Any) -> None:
         after = report["exported"][name]
         table.add_row(name, f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}")
     console.print(table)
+    if texts := report["texts"]:
+        other = sum(text["trained"] != text["exported"] for text in texts)
+        console.print(f"texts that differ: {other} of {len(texts)} (export.json has them)")
     console.print(
         f"predictions that differ: {report['other_predictions']} of {report['rows']}; largest difference of logits "
         f"{report['max_difference']:.1e} (largest logit {report['largest_logit']:.2g}); the merge in double precision: "

@@ -1,13 +1,19 @@
-"""From a trained spiking BERT classifier to its exported form, and why some have none."""
+"""From a trained spiking model to its exported form, and why some have none.
+
+A BERT classifier takes a block of its own where that knows all that is in it; every other model is merged in place.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import copy
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from spikelm.config.settings.backbone import VariantConfig
+from spikelm.config.settings.specs import QuantizerSpec
 from spikelm.errors import ConfigError
 from spikelm.export.exported_model import (
     INPUTS,
@@ -16,78 +22,112 @@ from spikelm.export.exported_model import (
     ExportedBertForSequenceClassification,
     ExportedLayer,
 )
+from spikelm.export.linears import int8_weights
+from spikelm.export.merged_model import Export, Merged, layers_of, merge, merged_class, merged_classes, merged_linears
+from spikelm.export.readers import reads_code, threshold_of, weight_of
 from spikelm.neurons import Neuron
-from spikelm.neurons.amplitude import ALPHA_FLOOR
+from spikelm.neurons.amplitude import AmplitudeNeuron
 from spikelm.neurons.bispike import BiSpike
 from spikelm.neurons.lif import LIF
 from spikelm.neurons.unfolding.coded import CodedNeuron
-from spikelm.neurons.unfolding.dynamic import Dynamic
-from spikelm.spiking import neurons
-from spikelm.spiking.conversion import ENTRY, conversion_of
-from spikelm.spiking.sites import ARCHITECTURES, BERT
-from spikelm.spiking.variants import changes_of
+from spikelm.spiking import Spiking, neurons
+from spikelm.spiking.conversion import ENTRY, Conversion, conversion_of
+from spikelm.spiking.sites import BERT, stacks_of
+from spikelm.weights import quantized
+from spikelm.weights.layers import QuantizedEmbedding
 
-#: of a config: what an exported model has no use for
+#: of a config: what the block has no use for
 LEFT_OUT = (ENTRY, "architectures", "model_type", "transformers_version", "dtype", "_name_or_path")
 
 
-def refuse(model: Any, precision: str = "fp32") -> None:
-    """Raise where a model cannot be exported, and say why."""
-    config = model.config
-    conversion = conversion_of(config)
-    kind = type(model).__name__
-    if ARCHITECTURES.get(config.model_type) != (BERT,) or not kind.endswith("ForSequenceClassification"):
-        raise ConfigError(
-            f"{kind} cannot be exported: only classifiers made of BERT or of an encoder built like it can",
-            "a run of task=glue/...",
-        )
-    if conversion and conversion.weights:
-        raise ConfigError("low-bit weights cannot be exported: they are merged with no amplitude", "weights=none")
+def refuse(model: Any) -> Conversion:
+    """The conversion of a model that can be exported; raise where it cannot, and say why."""
+    conversion = conversion_of(model.config)
+    if isinstance(model, Merged):
+        raise ConfigError("this model is exported already", "export the trained one")
     if not (conversion and conversion.neuron):
         raise ConfigError(
             "this is a plain model: there are no spikes to export", "transformers loads it as it is: RUN/model"
         )
-    if conversion.rotation != "none":
-        raise ConfigError("a rotated model cannot be exported: its rotation is no part of it", "convert.rotation=none")
-    if changes := changes_of(conversion.variant):
-        raise ConfigError(f"variant.{changes[0]} cannot be exported", "a run without variant")
-    for group, spec in (("attention", conversion.attention), ("norm", conversion.norm)):
-        if spec:
-            raise ConfigError(f"{group}={spec.name} cannot be exported", "a run with attention=softmax norm=layernorm")
-    for neuron in neurons(model):
-        if isinstance(neuron, CodedNeuron) and neuron.whole:
-            _refuse_code(neuron, precision)
-        elif not isinstance(neuron, BiSpike | LIF):
-            raise ConfigError(
-                f"{type(neuron).__name__} cannot be exported as it is set here",
-                "neuron=bispike, neuron=lif, or a code of whole numbers such as neuron=residual",
-            )
-        if isinstance(neuron, BiSpike | CodedNeuron) and not neuron.ready:
-            raise ConfigError(f"the spike amplitudes of {neuron.site} were never set", "train the model first")
-
-
-def _refuse_code(neuron: CodedNeuron, precision: str) -> None:
-    """Whole numbers have to fit a byte to be multiplied as such."""
-    if precision != "fp32" and neuron.rule.dtype != torch.int8:
-        count = "no bound" if isinstance(neuron, Dynamic) else f"{neuron.rule.high - neuron.rule.low + 1} levels"
+    if merged_class(plain_class(model)) not in merged_classes():
         raise ConfigError(
-            f"the numbers of {type(neuron).__name__} at {neuron.site} have {count}: a byte holds 255 of them at most",
-            "precision=fp32, or fewer levels",
+            f"{type(model).__name__} cannot be exported: no Auto class of transformers would load it",
+            "a BERT or RoBERTa of task=glue/..., a decoder of task=lm/..., a BART, mBART or Marian of task=sum/... "
+            "or task=mt/...",
         )
+    for neuron in neurons(model):
+        if isinstance(neuron, AmplitudeNeuron) and not neuron.ready:
+            raise ConfigError(f"the spike amplitudes of {neuron.site} were never set", "train the model first")
+    return conversion
+
+
+def plain_class(model: Spiking) -> type:
+    """The class of transformers that a spiking model was converted from."""
+    return next(cls for cls in type(model).__mro__ if not issubclass(cls, Spiking))
 
 
 @torch.no_grad()
-def export(model: Any, precision: str = "fp32", exact_layers: int = 0) -> ExportedBertForSequenceClassification:
+def export(model: Any, precision: str = "fp32", exact_layers: int = 0) -> Any:
     """The exported form of a trained model, in its floating-point type; so many of its first layers stay in fp32."""
-    refuse(model, precision)
-    if not 0 <= exact_layers <= model.config.num_hidden_layers:
-        raise ConfigError(f"exact_layers={exact_layers}", f"0 to {model.config.num_hidden_layers}, the model's layers")
+    conversion = refuse(model)
+    if not 0 <= exact_layers <= layers_of(model):
+        raise ConfigError(f"exact_layers={exact_layers}", f"0 to {layers_of(model)}, the model's layers")
+    settings = Export(precision, exact_layers)
+    if fits_block(model, conversion, precision):
+        return in_blocks(model, conversion, settings)
+    return merged_form(model, conversion, settings)
+
+
+@torch.no_grad()
+def merged_form(model: Any, conversion: Conversion, settings: Export) -> Merged:
+    """Any model, with each neuron and the linears behind it merged."""
+    merged = copy.deepcopy(model).eval()
+    bake_weights(merged)
+    merged.__class__ = merged_class(plain_class(model))
+    merged.config.__class__ = merged.config_class
+    replace(conversion, weights=QuantizerSpec()).record_in(merged.config)
+    settings.record_in(merged.config)
+    merge(merged, settings)
+    made: Merged = merged
+    return made
+
+
+def bake_weights(model: nn.Module) -> None:
+    """Put Q(W) in the place of W where weights are quantised, in place."""
+    for module in list(quantized(model)):
+        plain: Any = nn.Embedding if isinstance(module, QuantizedEmbedding) else nn.Linear
+        module.weight = nn.Parameter(module.quantizer(module.weight), requires_grad=False)
+        module.__class__ = plain
+        del module.quantizer
+
+
+@torch.no_grad()
+def round_weights(model: Any, exact_layers: int = 0) -> None:
+    """Round the weights of a trained model as int8 has them, in place: then its export in int8 gives what it gives."""
+    bake_weights(model)
+    for linear in merged_linears(model, exact_layers):
+        weight = weight_of(linear)
+        whole, scale = int8_weights(weight)
+        weight.copy_(whole * scale[:, None])
+
+
+def fits_block(model: Any, conversion: Conversion, precision: str) -> bool:
+    """Whether the block of exported_model.py knows all that a model has."""
+    changed = conversion.variant != VariantConfig() or conversion.rotation != "none"
+    if stacks_of(model) != (BERT,) or changed or conversion.attention or conversion.norm:
+        return False
+    return all(isinstance(neuron, BiSpike | LIF) or reads_code(neuron, precision) for neuron in neurons(model))
+
+
+def in_blocks(model: Any, conversion: Conversion, settings: Export) -> ExportedBertForSequenceClassification:
+    """A BERT classifier in the block of exported_model.py."""
+    if conversion.weights:
+        model = copy.deepcopy(model)
+        bake_weights(model)
     first: Any = next(neuron for neuron in neurons(model) if neuron.memory)
     coded = isinstance(first, CodedNeuron)
     uniform = coded or all(bool((_height(neuron) == _height(neuron)[0]).all()) for neuron in neurons(model))
     saved = {key: value for key, value in model.config.to_dict().items() if key not in LEFT_OUT}
-    conversion = conversion_of(model.config)
-    assert conversion is not None, "refused above"
     config = ExportedBertConfig(
         **saved,
         plain=type(model).__name__.removeprefix("Spiking"),
@@ -95,8 +135,7 @@ def export(model: Any, precision: str = "fp32", exact_layers: int = 0) -> Export
         heights=1 if uniform else first.T,
         rule=None if coded else asdict(first.rule),
         code=asdict(conversion.neuron) if coded else None,
-        precision=precision,
-        exact_layers=exact_layers,
+        **asdict(settings),
     )
     exported = ExportedBertForSequenceClassification(config).to(model.dtype).eval()
     base = model.base_model
@@ -137,24 +176,15 @@ def _fill_thresholds(fire: Any, inputs: dict[str, Any], stored: dict[str, Any], 
     """Set the thresholds of the clip family; the heights of the spikes that each linear reads."""
     heights = {}
     for site, neuron in inputs.items():
-        getattr(fire, f"threshold_{site}").copy_(_threshold(neuron).view(-1, 1, 1))
+        getattr(fire, f"threshold_{site}").copy_(threshold_of(neuron).view(-1, 1, 1))
         heights[site] = _height(neuron)[:1] if uniform else _height(neuron)
     width = fire.threshold_kv.shape[-1] // 2
-    for name, value_of in (("threshold_kv", _threshold), ("height_kv", _height)):
+    for name, value_of in (("threshold_kv", threshold_of), ("height_kv", _height)):
         columns = [value_of(neuron)[:, None].expand(-1, width) for neuron in stored.values()]
         getattr(fire, name).copy_(torch.cat(columns, dim=1).unsqueeze(1))
     return heights
 
 
-def _threshold(neuron: Neuron) -> Tensor:
-    """theta_t (T,): what the membrane is divided by."""
-    if isinstance(neuron, BiSpike):
-        return neuron.alpha.detach().clamp_min(ALPHA_FLOOR) if neuron.learnable else neuron.alpha.detach()
-    if isinstance(neuron, LIF):
-        return torch.full((neuron.T,), neuron.theta)
-    raise TypeError(type(neuron).__name__)
-
-
 def _height(neuron: Neuron) -> Tensor:
     """h_t (T,): the size of a spike."""
-    return torch.ones(neuron.T) if isinstance(neuron, LIF) else _threshold(neuron)
+    return torch.ones(neuron.T) if isinstance(neuron, LIF) else threshold_of(neuron)  # type: ignore[arg-type]

@@ -1,4 +1,7 @@
-"""A trained spiking BERT classifier for inference alone: no neuron modules, no hooks, no time axis outside a layer.
+"""A spiking BERT classifier with a block of its own: no neuron modules, no hooks, no time axis outside a layer.
+
+It is quicker than the merged form of every other model (merged_model.py), which BERT has, too, where its neurons,
+attention or norms are none that the block knows.
 
 It is a transformers model: `import spikelm.export`, then AutoModelForSequenceClassification.from_pretrained(folder).
 Queries, keys and values are one matmul; rows are t*B + b, as in the trained model.
@@ -33,7 +36,7 @@ INPUTS = ("qkv_in", "attn_out_in", "ffn1_in", "ffn2_in")
 class ExportedBertConfig(BertConfig):
     """BERT's config, with the neurons' rule, the time steps and the precision of the linears."""
 
-    model_type = "spikelm_bert"
+    model_type = "spikelm_bert_block"
 
     time_steps: int = 1
     heights: int = 1  # 1: all steps' spikes have one height; else one per step

@@ -14,7 +14,7 @@ from spikelm.errors import ConfigError
 from spikelm.operators import NormOperator, ScoreOperator, build_operator
 from spikelm.spiking.conversion import Conversion
 from spikelm.spiking.lowbit_attention import NAME, give_operator
-from spikelm.spiking.sites import ARCHITECTURES, BERT
+from spikelm.spiking.sites import ARCHITECTURES, BERT, architecture_of
 
 NORMS = ("attention.output", "output")  # modules of a block that end in a LayerNorm
 
@@ -37,7 +37,7 @@ def replace_operators(model: Any, conversion: Conversion) -> None:
 
 def refuse_operators(model: nn.Module, conversion: Conversion) -> None:
     """Raise where a model cannot have the operators of a conversion, before anything of it is changed."""
-    kind = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
+    kind = architecture_of(model)
     for group, spec in (("attention", conversion.attention), ("norm", conversion.norm)):
         if spec and ARCHITECTURES.get(kind) != (BERT,):
             raise ConfigError(

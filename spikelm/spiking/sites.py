@@ -11,6 +11,7 @@ from spikelm.catalog.kinds import LLAMA_FAMILY
 from spikelm.errors import ConfigError
 
 HIDDEN = "hidden_states"
+OURS = "spikelm_"  # what the model types of exported models begin with, before the plain one's
 
 
 @dataclass(frozen=True)
@@ -249,10 +250,16 @@ ARCHITECTURES: dict[str, tuple[Stack, ...]] = {
 }
 
 
+def architecture_of(model: Any) -> str:
+    """The Hugging Face model type of a model, of an exported one that of the model that it was."""
+    kind: str = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
+    return kind.removeprefix(OURS)
+
+
 def stacks_of(model: nn.Module) -> tuple[Stack, ...]:
     """The stacks of a model, by its Hugging Face model type."""
     config: Any = getattr(model, "config", None)
-    kind = getattr(config, "model_type", type(model).__name__)
+    kind = architecture_of(model)
     if kind not in ARCHITECTURES:
         raise ConfigError(
             f"no sites are known for architecture {kind!r} (known: {', '.join(ARCHITECTURES)})",

@@ -14,7 +14,7 @@ from spikelm.errors import ConfigError
 from spikelm.neurons import build_neuron
 from spikelm.spiking.conversion import Conversion
 from spikelm.spiking.lowbit_attention import NAME, give_attention
-from spikelm.spiking.sites import BERT, Site, Stack
+from spikelm.spiking.sites import BERT, Site, Stack, architecture_of
 
 QUERY = Site("query_out", "attention.self.query", "output", memory=False)
 POOLER = Site("pooler_in", "pooler.dense", "input")
@@ -28,8 +28,8 @@ def changes_of(variant: VariantConfig) -> list[str]:
 def alter(model: Any, conversion: Conversion) -> None:
     """Apply the variant of a conversion to a BERT, before weights are quantised and neurons are attached."""
     variant = conversion.variant
-    if model.config.model_type != "bert":
-        raise ConfigError(f"variant.{changes_of(variant)[0]} is for a BERT, not for {model.config.model_type}")
+    if (kind := architecture_of(model)) != "bert":
+        raise ConfigError(f"variant.{changes_of(variant)[0]} is for a BERT, not for {kind}")
     attention = variant.attention
     if attention != "real" and not conversion.neuron:
         raise ConfigError(f"variant.attention={attention} rounds the query: it needs a neuron", "neuron=sign")

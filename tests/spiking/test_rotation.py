@@ -23,7 +23,6 @@ from spikelm.config import trust
 from spikelm.config.settings.backbone import VariantConfig
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
-from spikelm.export.convert import refuse
 from spikelm.neurons import Neuron
 from spikelm.spiking import calibrate, load_pretrained, neurons, spikify
 from spikelm.spiking.rotation import Rotation, largest_block, rotations
@@ -189,12 +188,6 @@ def test_gradients_come_through_and_amplitudes_are_set(small: Any, batch: dict[s
     model.train()
     model(**batch).logits.sum().backward()
     assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.bert.encoder.parameters())
-
-
-def test_a_rotated_model_is_not_exported(small: Any, batch: dict[str, Tensor]) -> None:
-    model = calibrate(spikify(BertForSequenceClassification(small()), "bispike", T=1, rotation="hadamard"), batch)
-    with pytest.raises(ConfigError, match="rotated model cannot be exported"):
-        refuse(model)
 
 
 def test_what_cannot_be_rotated_is_refused(small: Any) -> None:

@@ -30,10 +30,12 @@ class EventLinear(SpikeLinear):
         y = super().forward(levels(x, threshold, rule))
         return y if residual is None else y + residual
 
-    def forward(self, levels: Tensor, step: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
+    def forward(
+        self, levels: Tensor, step: Tensor | None = None, residual: Tensor | None = None, biased: bool = True
+    ) -> Tensor:
         if _reads(levels):
-            return self._product(levels, None, None, self.top, step, residual)
-        return super().forward(levels, step, residual)
+            return self._product(levels, None, None, self.top, step, residual, biased)
+        return super().forward(levels, step, residual, biased)
 
     def _product(
         self,
@@ -43,13 +45,15 @@ class EventLinear(SpikeLinear):
         top: int,
         step: Tensor | None,
         residual: Tensor | None,
+        biased: bool = True,
     ) -> Tensor:
         assert self.scale is not None
         path = path_in_use()
         negative = rule is None or rule.bidirectional
         fire = 0 if rule is None else RULES[rule.fire]
         steps = None if step is None else step.flatten(1)
-        weights = self._tiles(), self.weight, self.scale.squeeze(1), self.bias
+        bias = self.bias if biased else torch.zeros_like(self.bias)
+        weights = self._tiles(), self.weight, self.scale.squeeze(1), bias
         y: Tensor = library().linear(
             x.contiguous(), threshold, fire, negative, top, *weights, steps, residual, crossing(path), path
         )
@@ -64,7 +68,7 @@ class EventLinear(SpikeLinear):
 
 def _reads(x: Tensor) -> bool:
     """Whether the library is for such floats, and there at all."""
-    return x.is_cpu and x.dtype == torch.float32 and x.numel() > 0 and library() is not None
+    return x.is_cpu and x.dtype == torch.float32 and x.numel() > 0 and x.shape[-1] > 1 and library() is not None
 
 
 def spikes(x: Tensor, threshold: Tensor, height: Tensor, rule: ClipRule) -> Tensor:
