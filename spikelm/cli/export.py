@@ -31,6 +31,7 @@ EXPORT = Manual(
         "spikelm-export 3f2a --precision int8 --out FOLDER": "with linears of eight bits, elsewhere",
         "spikelm-export 3f2a --precision event": "the same linears, which add up the weights of what fired alone",
         "spikelm-export 3f2a --precision int8 --exact-layers 1": "its first layer as exact as it was trained",
+        "spikelm-export 3f2a --format onnx": "model.onnx for onnxruntime and others, to exported-onnx-fp32",
     },
     {0: "done", 1: "the run is not finished, or its weights are gone", 2: f"{MISTAKE}; or no such run"},
     ("docs/guide/export.md",),
@@ -48,16 +49,28 @@ def export_main(argv: Sequence[str]) -> int:
         help="keep the linears of the first N layers in float32, where a rounding moves most spikes (default: 0)",
     )  # fmt: skip
     parser.add_argument(
-        "--out", metavar="FOLDER", help=f"the folder to write (default: RUN/exported-PRECISION; {OF_OTHERS})"
+        "--format", choices=("torch", "onnx"), default="torch", help="what reads it: transformers, or an ONNX runtime"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help=f"the folder to write (default: RUN/exported-PRECISION or RUN/exported-onnx-PRECISION; {OF_OTHERS})",
     )
     add_runs_dir(parser)
-    args = parser.parse_args([f"--{arg}" if arg.startswith("precision=") else arg for arg in argv])
+    args = parser.parse_args([f"--{arg}" if arg.startswith(("precision=", "format=")) else arg for arg in argv])
+    onnx = args.format == "onnx"
+    if onnx:
+        _refuse_onnx(args.precision)
     found, result = find_result(args.run, args.runs_dir)
     print(found)
     _refuse_config(result.config)
     weights = weights_of(found, result)
-    out = Path(args.out).absolute() if args.out else _folder(found.run) / f"exported-{args.precision}"
-    export_run(result, weights, out, args.precision, args.exact_layers)
+    out = (
+        Path(args.out).absolute()
+        if args.out
+        else _folder(found.run) / f"exported-{'onnx-' if onnx else ''}{args.precision}"
+    )
+    export_run(result, weights, out, args.precision, args.exact_layers, onnx)
     return 0
 
 
@@ -66,6 +79,18 @@ def _folder(run: Run) -> Path:
     if is_own(run.root):
         return run.directory
     return report_folder(run.root) / "exported" / run.directory.name
+
+
+def _refuse_onnx(precision: str) -> None:
+    """What ONNX cannot do, before anything heavy is loaded."""
+    if precision == "event":
+        raise ConfigError(
+            "format=onnx has no precision=event: no operator of ONNX adds up the weights of what fired alone",
+            "precision=int8, whose digits are the same",
+        )
+    from spikelm.export.onnx import need_packages
+
+    need_packages()
 
 
 def _refuse_config(config: Config) -> None:
@@ -83,7 +108,9 @@ def _refuse_config(config: Config) -> None:
         )
 
 
-def export_run(result: Result, weights: Path, out: Path, precision: str, exact_layers: int = 0) -> dict[str, Any]:
+def export_run(
+    result: Result, weights: Path, out: Path, precision: str, exact_layers: int = 0, onnx: bool = False
+) -> dict[str, Any]:
     """Write the exported model and export.json; the contents of the latter."""
     from rich.console import Console
     from transformers import AutoModelForSequenceClassification
@@ -108,9 +135,17 @@ def export_run(result: Result, weights: Path, out: Path, precision: str, exact_l
     sets = dict(dev_sets(config, tokenizer))
     made = export(trained, precision, exact_layers)
     merged = check_merge(trained, next(iter(sets.values()))[-1])
-    made.save_pretrained(out)
+    more: dict[str, Any] = {"format": "torch"}
+    if onnx:
+        from spikelm.export.onnx import OnnxClassifier, largest_number, onnx_file, save_onnx
+
+        graph = save_onnx(made, largest_number(trained), next(iter(sets.values())), out)
+        written: Any = OnnxClassifier(onnx_file(out))
+        more = {"format": "onnx", "onnx": asdict(graph), "torch_export": asdict(compare(config, sets, made, written))}
+    else:
+        made.save_pretrained(out)
+        written = AutoModelForSequenceClassification.from_pretrained(out)
     fast_tokenizer(tokenizer, config.finetune.max_length).save_pretrained(out)
-    written = AutoModelForSequenceClassification.from_pretrained(out)
     report = {
         "run_id": result.run_id,
         "task": result.task,
@@ -122,6 +157,7 @@ def export_run(result: Result, weights: Path, out: Path, precision: str, exact_l
         "double_precision_difference": merged,
         "recorded": result.metrics,
         **asdict(compare(config, sets, trained, written)),
+        **more,
         "bytes": {"trained": _size(weights), "exported": _size(out)},
     }
     write_json(out / "export.json", report)
@@ -130,7 +166,7 @@ def export_run(result: Result, weights: Path, out: Path, precision: str, exact_l
 
 
 def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    return sum(path.stat().st_size for suffix in ("safetensors", "onnx") for path in folder.glob(f"*.{suffix}"))
 
 
 def _show(report: Mapping[str, Any], out: Path, console: Any) -> None:
@@ -150,6 +186,18 @@ def _show(report: Mapping[str, Any], out: Path, console: Any) -> None:
         f"{report['double_precision_difference']:.1e}",
         soft_wrap=True,
     )
+    if onnx := report.get("onnx"):
+        torch, rounding = report["torch_export"], onnx["rounding"]
+        operators = ", ".join(f"{count} {name}" for name, count in onnx["operators"].items())
+        console.print(
+            f"ONNX of opset {onnx['opset']}: {operators}\n"
+            f"its graph and the exported model in double precision: {onnx['double_precision_difference']:.1e}; "
+            f"onnxruntime {onnx['onnxruntime']} and torch in float32: {torch['other_predictions']} of {torch['rows']} "
+            f"predictions differ, largest difference of logits {torch['max_difference']:.1e}; of {rounding['rows']} "
+            f"rows {rounding['moved_runtime']} are far from double precision in onnxruntime, "
+            f"{rounding['moved_torch']} in torch",
+            soft_wrap=True,
+        )
 
     sizes = report["bytes"]
     console.print(f"weights: {sizes['trained']:,} bytes became {sizes['exported']:,} in {out}", soft_wrap=True)
