@@ -30,12 +30,15 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from spikelm.data.batches.by_step import Batch
 from spikelm.errors import ConfigError, SpikeLMError
-from spikelm.export.compare import EXACT, INPUTS, logits_of
+from spikelm.export.compare import INPUTS, logits_of
+from spikelm.neurons.amplitude import AmplitudeNeuron
 from spikelm.neurons.unfolding.coded import CodedNeuron
 from spikelm.spiking import neurons
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 OPSET = 20  # the first with GELU
+#: of logits in double precision; torch.onnx writes scalars, such as 1/13, in single precision whatever their type
+EXACT = 1e-6
 REFERENCE_ROWS = 2  # of the check in double precision: onnx.reference is not made for speed
 CONTROL_ROWS = 256  # of the check of the runtime
 FAR = 1e-3  # of the largest logit: a row that is further off has lost or won a spike
@@ -101,6 +104,9 @@ def onnx_model(model: Any, largest: int = 1) -> Any:
     # one tensor each: what is the same object here would be the same input for ever
     example = {name: torch.ones(2, 3, dtype=torch.long) for name in INPUTS}
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    for neuron in model.modules():
+        if isinstance(neuron, AmplitudeNeuron):
+            assert neuron.ready, "no graph can ask a tensor whether it is"
     log = logging.getLogger("torch.onnx")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -125,7 +131,7 @@ def onnx_model(model: Any, largest: int = 1) -> Any:
 
 
 def _translations(largest: int) -> dict[Any, Any]:
-    """What torch.onnx cannot write, or not exactly; |n| <= largest for whole numbers n that linears read."""
+    """What torch.onnx cannot write; |n| <= largest for whole numbers n that linears read."""
     import numpy as np
     import onnx_ir
     import onnxscript
@@ -140,13 +146,7 @@ def _translations(largest: int) -> dict[Any, Any]:
         unsigned = operators.Cast(operators.Add(cast.inputs[0], float(largest)), to=onnx_ir.DataType.UINT8)
         return operators.MatMulInteger(unsigned, weight, zero)
 
-    def scalar(value: Any, dtype: int = onnx_ir.DataType.FLOAT, **kwargs: Any) -> Any:
-        if not isinstance(value, int | float):  # a size, which is known when it runs
-            return operators.Cast(value, to=dtype)
-        # torch's own rounds it to single precision first, whatever its type
-        return operators.Constant(value=onnx_ir.tensor(np.array(value, dtype=onnx_ir.DataType(dtype).numpy())))
-
-    return {torch.ops.aten._int_mm.default: product, torch.ops.aten.scalar_tensor.default: scalar}
+    return {torch.ops.aten._int_mm.default: product}
 
 
 def onnx_file(folder: Path) -> Path:
