@@ -249,14 +249,14 @@ def _other_part(exact: Any, written: Any) -> str:
 
 
 def _is_rounded(value: Any, rounded: Any) -> bool:
-    """Whether an array is another one in its own type; so are the lowest and the smallest number of a type."""
+    """Whether an array is another one in its own type; the lowest numbers of both are equal, and the smallest and 0."""
     import numpy as np
 
-    if value.dtype.kind == "f":
-        for limit in ("min", "tiny"):
-            theirs, ours = (getattr(np.finfo(each.dtype), limit) for each in (value, rounded))
-            value = np.where(value == theirs, ours, value)
-    return value.shape == rounded.shape and bool((value.astype(rounded.dtype) == rounded).all())
+    if value.shape != rounded.shape or value.dtype.kind != "f":
+        return value.shape == rounded.shape and bool((value == rounded).all())
+    limits = np.finfo(rounded.dtype)
+    value = np.where(value == np.finfo(value.dtype).min, limits.min, value).astype(rounded.dtype)
+    return bool(((value == rounded) | ((value == 0) & (rounded == limits.tiny))).all())
 
 
 def check_runtime(exact: Tensor, single: Tensor, runtime: Tensor) -> Rounding:
