@@ -69,12 +69,18 @@ def onnx_files(model: Any, args: argparse.Namespace, ids: Tensor, folder: Path) 
     return {"fp32": written["fp32"], "int8": written["int8"]}
 
 
-def onnx_forward(file: Path, ids: Tensor, threads: int) -> Callable[[], Any]:
-    """A forward of such a file."""
+def session(model: Path | bytes, threads: int) -> Any:
+    """A file, or what would be in it, in onnxruntime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-    inputs = {"input_ids": ids.numpy(), "attention_mask": torch.ones_like(ids).numpy()}
-    return lambda: session.run(None, inputs)
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def onnx_forward(file: Path, ids: Tensor, threads: int) -> Callable[[], Any]:
+    """A forward of such a file."""
+    opened = session(file, threads)
+    values = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
+    inputs = {each.name: values[each.name].numpy() for each in opened.get_inputs()}
+    return lambda: opened.run(None, inputs)

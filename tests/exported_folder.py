@@ -44,7 +44,14 @@ def exported_folder(folder: Path, task: TaskConfig, seed: int = 1) -> dict[str, 
     scores = dict.fromkeys((f"{name}{end}" for name in task.metrics for end in task.splits.values()), 0.0)
     record: dict[str, Any] = {
         **{"run_id": "0123456789abcdef", "task": task.name, "scale": "smoke", "source": "embedded"},
-        **{"precision": "fp32", "exact_layers": 0, "time_steps": 1, "rows": 8, "other_predictions": 1},
+        **{
+            "precision": "fp32",
+            "format": "torch",
+            "exact_layers": 0,
+            "time_steps": 1,
+            "rows": 8,
+            "other_predictions": 1,
+        },
         "trained": {name: 61.0 + index for index, name in enumerate(scores)},
         "exported": {name: 51.25 + index for index, name in enumerate(scores)},
         "bytes": {"trained": 200, "exported": 100},

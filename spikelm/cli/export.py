@@ -36,6 +36,7 @@ EXPORT = Manual(
         "spikelm-export 3f2a --precision int8 --out FOLDER": "with linears of eight bits, elsewhere",
         "spikelm-export 3f2a --precision event": "the same linears, which add up the weights of what fired alone",
         "spikelm-export 3f2a --precision int8 --exact-layers 1": "its first layer as exact as it was trained",
+        "spikelm-export 3f2a --format onnx": "model.onnx for onnxruntime and others, to exported-onnx-fp32",
         "spikelm-export 3f2a --push me/my-model --private": "to exported-fp32, and to a repository that only you see",
     },
     {
@@ -49,20 +50,25 @@ EXPORT = Manual(
 
 def export_main(argv: Sequence[str]) -> int:
     """Export a finished run, compare the two models on its task, and upload the folder where that is asked for."""
-    args = export_parser().parse_args([f"--{arg}" if arg.startswith("precision=") else arg for arg in argv])
+    args = export_parser().parse_args(
+        [f"--{arg}" if arg.startswith(("precision=", "format=")) else arg for arg in argv]
+    )
+    onnx = args.format == "onnx"
     if args.private and not args.push:
         raise ConfigError("--private has no effect without --push", "--push OWNER/NAME --private")
     if args.push:
         from spikelm.cli.push import check_push
 
         check_push(args.push)
+    if onnx:
+        _refuse_onnx(args.precision)
     found, result = find_result(args.run, args.runs_dir)
     print(found)
     _refuse_config(result.config)
     weights = weights_of(found, result)
-    out = Path(args.out).absolute() if args.out else _folder(found.run) / f"exported-{args.precision}"
-    written = WrittenFiles(out)
-    export_run(result, weights, written, args.precision, args.exact_layers, args.push or "", args.license)
+    name = f"exported-{'onnx-' if onnx else ''}{args.precision}"
+    written = WrittenFiles(Path(args.out).absolute() if args.out else _folder(found.run) / name)
+    export_run(result, weights, written, args.precision, args.exact_layers, args.push or "", args.license, onnx)
     if args.push:
         from spikelm.cli.push import push
 
@@ -80,7 +86,12 @@ def export_parser() -> ManualParser:
         help="keep the linears of the first N layers in float32, where a rounding moves most spikes (default: 0)",
     )  # fmt: skip
     parser.add_argument(
-        "--out", metavar="FOLDER", help=f"the folder to write (default: RUN/exported-PRECISION; {OF_OTHERS})"
+        "--format", choices=("torch", "onnx"), default="torch", help="what reads it: transformers, or an ONNX runtime"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help=f"the folder to write (default: RUN/exported-PRECISION or RUN/exported-onnx-PRECISION; {OF_OTHERS})",
     )
     parser.add_argument("--license", metavar="ID", help="of the model card, as the hub calls it: apache-2.0, mit")
     parser.add_argument("--push", metavar="OWNER/NAME", help="upload the folder to this repository of the hub")
@@ -94,6 +105,18 @@ def _folder(run: Run) -> Path:
     if is_own(run.root):
         return run.directory
     return report_folder(run.root) / "exported" / run.directory.name
+
+
+def _refuse_onnx(precision: str) -> None:
+    """What ONNX cannot do, before anything heavy is loaded."""
+    if precision == "event":
+        raise ConfigError(
+            "format=onnx has no precision=event: no operator of ONNX adds up the weights of what fired alone",
+            "precision=int8, whose digits are the same",
+        )
+    from spikelm.export.onnx import need_packages
+
+    need_packages()
 
 
 def _refuse_config(config: Config) -> None:
@@ -126,6 +149,7 @@ def export_run(
     exact_layers: int = 0,
     repository: str = "",
     license: str | None = None,
+    onnx: bool = False,
 ) -> dict[str, Any]:
     """Write the exported model, export.json and the model card; the contents of export.json."""
     from rich.console import Console
@@ -155,9 +179,17 @@ def export_run(
     sets = data.sets
     made = export(trained, precision, exact_layers)
     merged = check_merge(trained, next(iter(sets.values()))[-1], precision, exact_layers)
-    made.save_pretrained(out)
+    more: dict[str, Any] = {"format": "torch"}
+    if onnx:
+        from spikelm.export.onnx import OnnxClassifier, largest_number, onnx_file, save_onnx
+
+        graph = save_onnx(made, largest_number(trained), next(iter(sets.values())), out)
+        loaded: Any = OnnxClassifier(onnx_file(out))
+        more = {"format": "onnx", "onnx": asdict(graph), "torch_export": asdict(compare(config, sets, made, loaded))}
+    else:
+        made.save_pretrained(out)
+        loaded = auto_class(made).from_pretrained(out)
     data.save_tokenizer(out)
-    loaded = auto_class(made).from_pretrained(out)
     report = {
         "run_id": result.run_id,
         "task": result.task,
@@ -170,24 +202,25 @@ def export_run(
         "recorded": result.metrics,
         "compared_on": data.about,
         **asdict(compare(config, sets, trained, loaded, data.texts)),
+        **more,
         "bytes": {"trained": _size(weights), "exported": _size(out)},
         "reads": recorded_task(config.task),
     }
     write_json(out / RECORD, report)
-    commands = Commands(rerun_command(result.config), _command(result.run_id, precision, exact_layers))
+    commands = Commands(rerun_command(result.config), _command(result.run_id, precision, exact_layers, onnx))
     write_card(written, result, report, commands, repository, license)
     _show(report, out, Console())
     return report
 
 
-def _command(run_id: str, precision: str, exact_layers: int) -> str:
+def _command(run_id: str, precision: str, exact_layers: int, onnx: bool) -> str:
     """The command that makes the same export again, wherever it is written to."""
     exact = f" --exact-layers {exact_layers}" if exact_layers else ""
-    return f"spikelm-export {run_id} --precision {precision}{exact}"
+    return f"spikelm-export {run_id}{' --format onnx' if onnx else ''} --precision {precision}{exact}"
 
 
 def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    return sum(path.stat().st_size for suffix in ("safetensors", "onnx") for path in folder.glob(f"*.{suffix}"))
 
 
 def _show(report: Mapping[str, Any], out: Path, console: Any) -> None:
@@ -212,6 +245,18 @@ def _show(report: Mapping[str, Any], out: Path, console: Any) -> None:
         f"{report['double_precision_difference']:.1e}",
         soft_wrap=True,
     )
+    if onnx := report.get("onnx"):
+        torch, rounding = report["torch_export"], onnx["rounding"]
+        operators = ", ".join(f"{count} {name}" for name, count in onnx["operators"].items())
+        console.print(
+            f"ONNX of opset {onnx['opset']}: {operators}\n"
+            f"its graph and the exported model in double precision: {onnx['double_precision_difference']:.1e}; "
+            f"onnxruntime {onnx['onnxruntime']} and torch in float32: {torch['other_predictions']} of {torch['rows']} "
+            f"predictions differ, largest difference of logits {torch['max_difference']:.1e}; of {rounding['rows']} "
+            f"rows {rounding['moved_runtime']} are far from double precision in onnxruntime, "
+            f"{rounding['moved_torch']} in torch",
+            soft_wrap=True,
+        )
 
     sizes = report["bytes"]
     console.print(f"weights: {sizes['trained']:,} bytes became {sizes['exported']:,} in {out}", soft_wrap=True)

@@ -37,7 +37,7 @@ BY_TOKEN = ("perplexity", "loss", "accuracy")  # scores of a text that its token
 @torch.no_grad()
 def batch_logits(model: Any, batch: Batch) -> Tensor:
     """(rows, labels); of a model that predicts tokens (rows, n, pieces)."""
-    of_tokens = batch["labels"].dim() > 1
+    of_tokens = "labels" in batch and batch["labels"].dim() > 1
     names = [name for name in (PAIR_INPUTS if of_tokens else INPUTS) if name in batch]
     inputs = {name: batch[name] for name in names}
     logits: Tensor = (model(**inputs, use_cache=False) if of_tokens else model(**inputs)).logits

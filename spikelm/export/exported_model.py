@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
+from torch.compiler import is_exporting as exporting
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig
 from transformers.activations import ACT2FN
@@ -202,7 +203,7 @@ class ExportedBertForSequenceClassification(BertPreTrainedModel):
         batch, length, hidden = x.shape
         T = self.config.time_steps
         mask = None
-        if attention_mask is not None and not (attention_mask.is_cpu and bool(attention_mask.all())):
+        if attention_mask is not None and (exporting() or not (attention_mask.is_cpu and attention_mask.all())):
             mask = attention_mask.bool()[:, None, None, :].repeat(T, 1, 1, 1)
         x = x.reshape(1, batch * length, hidden).expand(T, -1, -1)
         for layer in self.layers:

@@ -71,7 +71,9 @@ def write_card(
         "Energy": _energy(result),
         "What is spike-driven": _audit(result),
         "Firing rates": _firing(result),
-        "How to use it": _use(result.config.task, repository),
+        "How to use it": _use_onnx(result.config.task, repository)
+        if report["format"] == "onnx"
+        else _use(result.config.task, repository),
         "How it was made": _made(result, commands),
         "Files": _files(written),
         "Limitations": _limitations(result, report),
@@ -277,6 +279,22 @@ def _use(task: TaskConfig, repository: str) -> str:
         return f"{needs}\n\n{code}"
     files = f"A whole file of rows (columns {', '.join(task.columns)}), of a folder that was downloaded:"
     return f"{needs}\n\n{code}\n\n{files}\n\n```bash\nspikelm-predict FOLDER rows.jsonl --out answers.jsonl\n```"
+
+
+def _use_onnx(task: TaskConfig, repository: str) -> str:
+    texts = ", ".join(f'["{column} goes here"]' for column in task.columns)
+    lines = [
+        "import onnxruntime",
+        "from transformers import AutoTokenizer",
+        "",
+        'folder = "."  # where this card is',
+        'session = onnxruntime.InferenceSession(f"{folder}/model.onnx")',
+        f'tokenizer = AutoTokenizer.from_pretrained("{repository or "."}")',
+        f'rows = tokenizer({texts}, truncation=True, return_tensors="np")',
+        "(logits,) = session.run(None, dict(rows))",
+    ]
+    code = "```python\n" + "\n".join(lines) + "\n```"
+    return f"It needs the Python packages onnxruntime and transformers, and nothing of spikelm.\n\n{code}"
 
 
 def _made(result: Result, commands: Commands) -> str:

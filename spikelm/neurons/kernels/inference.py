@@ -26,14 +26,16 @@ def levels(x: Tensor, threshold: Tensor, rule: ClipRule) -> Tensor:
     T = x.shape[0]
     if T == 1 or not rule.beta:
         return _fired(torch.div(x, threshold), rule)
-    fired = x.new_empty(x.shape)
+    written = None if torch.compiler.is_exporting() else x.new_empty(x.shape)  # a graph has no memory to write into
+    fired = []
     m = x[0]
     for t in range(T):
-        f = _fired(torch.div(m, threshold[t], out=fired[t]), rule)
+        f = _fired(torch.div(m, threshold[t], out=None if written is None else written[t]), rule)
+        fired.append(f)
         if t + 1 < T:
             share = torch.sub(m.new_ones(()), f.abs() if rule.symmetric else f).mul_(rule.gain(threshold[t]))
             m = torch.addcmul(x[t + 1], m, share)
-    return fired
+    return torch.stack(fired) if written is None else written
 
 
 def _fired(q: Tensor, rule: ClipRule) -> Tensor:
