@@ -16,7 +16,7 @@ from spikelm.spiking.spikify import spiking_class
 
 
 def load_pretrained(folder: str | Path, **settings: Any) -> nn.Module:
-    """Bring back a model that `save_pretrained` or `spikelm-export` saved, spiking or not.
+    """Bring back a model that `save_pretrained` saved, spiking or not.
 
     Neurons, amplitudes and quantisers come back as they were: nothing has to be converted or calibrated again.
 
