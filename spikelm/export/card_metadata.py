@@ -50,7 +50,12 @@ def _eval_results(result: Result, report: Mapping[str, Any]) -> Iterator[EvalRes
             dataset_config=task_repository(task, result.config.source).config if hub_data else None,
             dataset_split=split,
             dataset_revision=source.commits.get(hub_data) if hub_data else None,
-            dataset_args={"scale": result.scale, "source": source.name, "rows": source.rows.get(split)},
+            dataset_args={
+                "scale": result.scale,
+                "source": source.name,
+                "rows": source.rows.get(split),
+                "measured_on": report["compared_on"],
+            },
             metric_type=OF_HUB.get(metric, metric),
             metric_name=readable(metric),
             metric_value=round(value, 4),

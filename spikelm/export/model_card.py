@@ -172,7 +172,10 @@ def _scores(result: Result, report: Mapping[str, Any]) -> str:
         for split, metric, key in measured(result.config.task, exported)
     ]
     heading = ("split", "rows", "metric", "this model", "before the export", "constant answer")
-    parts = [f"One seed ({result.seed}): how far another would be off was not measured here."]
+    parts = [
+        f"Both were measured on {report['compared_on']} of a split.",
+        f"One seed ({result.seed}): how far another would be off was not measured here.",
+    ]
     if "other_predictions" in report and result.config.task.kind == "classification":
         parts.append(
             f"{report['other_predictions']} of {report['rows']:,} predictions differ from the trained model's."

@@ -206,10 +206,12 @@ def test_models_that_write_have_a_card_too(
     task: str, metrics: dict[str, float], tag: str, loads: str, report: dict[str, Any], tmp_path: Path
 ) -> None:
     config = load_config([f"task={task}", "scale=smoke"])
-    record = {**report, "trained": metrics, "exported": metrics}
+    record = {**report, "trained": metrics, "exported": metrics, "compared_on": "the first 256 rows"}
     card = card_of(tmp_path, config, "embedded", record, metrics=metrics, constant_predictor={})
     assert card.data.pipeline_tag == tag
     assert sorted(one.metric_value for one in card.data.eval_results or ()) == sorted(metrics.values())
     assert f"import {loads}, AutoTokenizer" in card.text
+    assert {one.dataset_args["measured_on"] for one in card.data.eval_results or ()} == {"the first 256 rows"}
+    assert "measured on the first 256 rows of a split" in card.text
     assert "spikelm-predict" not in card.text
     assert "perplexity per token in %" not in card.text
