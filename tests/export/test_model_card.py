@@ -65,7 +65,7 @@ def test_the_hub_reads_what_was_written(folder: Path) -> None:
     (score,) = card.data.eval_results or ()
     assert (score.metric_type, score.metric_value, score.dataset_split) == ("accuracy", 51.25, "validation")
     assert score.dataset_type == "spikelm-embedded"
-    assert score.dataset_args == {"scale": "smoke", "source": "embedded", "rows": 8}
+    assert score.dataset_args == {"scale": "smoke", "source": "embedded", "rows": 8, "measured_on": "all rows"}
     assert score.metric_args == {"seed": 42}
 
 
