@@ -110,7 +110,7 @@ class Seq2SeqStudent(Seq2SeqModule):
 
     counted: tuple[str, ...] = ("token_places", "label_places")
 
-    def __init__(self, *args: Any, teacher: Callable[[Batch], Any], settings: DistillConfig) -> None:
+    def __init__(self, *args: Any, teacher: Seq2SeqTeacher, settings: DistillConfig) -> None:
         super().__init__(*args)
         self.teacher = teacher
         self.settings = settings
@@ -153,7 +153,7 @@ class Seq2SeqStudent(Seq2SeqModule):
                 loss = loss + settings.losses.labels * F.cross_entropy(logits, labels[part], reduction="sum")
             if settings.losses.logits:
                 with torch.no_grad():
-                    theirs = logits_of(self.teacher.model, goals[part]).float()
+                    theirs = self.teacher.logits(goals[part]).float()
                 mean = logits_loss(logits, theirs, settings.logits.temperature, settings.logits.loss)
                 loss = loss + settings.losses.logits * len(few) * mean
             return loss
@@ -197,6 +197,10 @@ class Seq2SeqTeacher:
         if self.model.device != batch["input_ids"].device:
             self.model.to(batch["input_ids"].device)
         return answered(self.model, batch, self.settings)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """What it makes of its own last states."""
+        return logits_of(self.model, states)
 
 
 def answered(model: Any, batch: Batch, settings: DistillConfig) -> Any:
@@ -262,7 +266,7 @@ def text_pairs_stage(config: Config, console: Console, pair_task: PairTask) -> S
     total = total_steps(stage, train.steps_per_epoch)
     if pair_task.rewritten:
         train.data = pair_task.rewritten(train, total, text.content_hash)
-    generator = _generator(config, text, tokenizer, console)
+    generator = generator_of(config, text, tokenizer, console)
     generator.options = {**generator.options, **(pair_task.options or {})}
     module = pair_task.module(total, generator, tokenizer)
     generator = module.generator  # the module's own, where it has another
@@ -307,7 +311,8 @@ def _first_rows(config: Config, encoded: Mapping[str, EncodedTextPairs], tokeniz
     return text_pair_batch(first, range(min(config.measure.samples, len(first))), tokenizer)
 
 
-def _generator(config: Config, text: LoadedText, tokenizer: TextPairTokenizer, console: Console) -> Generator:
+def generator_of(config: Config, text: LoadedText, tokenizer: TextPairTokenizer, console: Console) -> Generator:
+    """What decodes the evaluated splits of a task as its settings say."""
     task = config.task
     source, target = task.columns
     splits = [

@@ -43,7 +43,7 @@ def test_parts_of_the_tokens_give_the_sum_and_the_gradients_of_all(
         assert summed == 0
         return
     whole = plain(states, head, labels, goals)
-    assert float(summed) == pytest.approx(float(whole), rel=1e-6)
+    assert summed.item() == pytest.approx(whole.item(), rel=1e-6)
     for ours, theirs in zip(
         torch.autograd.grad(3 * summed, learned), torch.autograd.grad(3 * whole, learned), strict=True
     ):
