@@ -21,6 +21,7 @@ from spikelm.config.settings.schema import Config
 from spikelm.config.settings.specs import NeuronSpec
 
 FLOAT, HALF, BYTE = 4, 2, 1
+FEW_TOKENS = 64  # whose logits a student of text pairs has at a time: spikelm/training/distill/token_losses.py
 MASKED = 0.15  # of the tokens, whose logits a pretraining on masked words computes
 #: neurons that keep packed levels and masks for the backward; any other keeps its input and its output
 CODES = "spikelm.neurons.unfolding."
@@ -136,6 +137,7 @@ class _Model:
         )
         self.states = self.imitates and (not by_layers or bool(losses.hidden))
         self.answers = by_layers and bool(losses.logits) and self.pairs
+        self.by_tokens = by_layers and self.pairs  # a student of text pairs never has the logits of all tokens
         own = config.variant.attention != "real" or bool(config.attention)
         self.whole_maps = self.maps or own  # torch's fused attention keeps none
         self.stacks: tuple[_Stack, ...] = (_Stack(config.depth, config.stage.max_length),)
@@ -259,12 +261,13 @@ class _Model:
         return self.rows * sum(map(self.outputs, self.stacks)) + (self.copies + means) * largest
 
     def head(self) -> float:
-        """Logits, their logarithms and their gradient where words are predicted; with a teacher's, three times."""
+        """Logits, their logarithms and their gradient where words are predicted; of a student's few tokens, more."""
         kind, n = self.config.task.kind, self.stacks[-1].tokens
         if kind in ("pretrain", "seq2seq", LM):
             share = MASKED if kind == "pretrain" and kind_of(self.size).next_sentence else 1.0
             tensors = 3 + 3 * self.answers + (self.product < FLOAT)
-            return self.rows * n * share * self.size.vocab * FLOAT * tensors
+            tokens = min(self.rows * n, FEW_TOKENS) if self.by_tokens else self.rows * n * share
+            return tokens * self.size.vocab * FLOAT * tensors
         return 0.0
 
 

@@ -164,10 +164,8 @@ class LanguageStudent(LanguageModule):
             loss = loss + settings.losses.labels * mean
         if settings.losses.logits:
             ours, theirs = (rows_at(side.logits, before).float() for side in (output, goal))
-            if settings.logits.loss == "mse":
-                loss = loss + settings.losses.logits * F.mse_loss(ours, theirs)
-            else:
-                loss = loss + settings.losses.logits * logits_loss(ours, theirs, settings.logits.temperature)
+            answers = logits_loss(ours, theirs, settings.logits.temperature, settings.logits.loss)
+            loss = loss + settings.losses.logits * answers
         if settings.losses.hidden:
             real, goals = places(batch, "token_places"), self._states(goal)
             spread = self.variances("hidden", goals, real, batch) if settings.states.scaled else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from spikelm.models.teachers import (
 from spikelm.training.distill.students import GeneralModule, ImitatingPretrainModule, StudentModule, Teacher
 from spikelm.training.distill.teacher_cache import CachedTeacher
 from spikelm.training.modules import GlueModule, MaskedModule, PretrainModule, StageModule
-from spikelm.training.stage import Stage, cache_of, fine_tuning_stage, unlabelled_stage
+from spikelm.training.stage import Stage, cache_of, fine_tuning_stage, unlabelled_stage, without_dropout
 
 
 def architecture(kind: Kind) -> Architecture:
@@ -123,7 +122,7 @@ def _student(config: Config, models: Mapping[str, Path]) -> Any:
     start = config.distill.start.weights
     from_general = start == "general" and "converted" not in models  # which has no dropout either
     if from_general or not config.distill.start.dropout:
-        config = replace(config, backbone=replace(config.backbone, dropout=0.0, attention_dropout=0.0))
+        config = without_dropout(config)
     if "converted" in models:
         return load_previous(config, models["converted"])
     if start == "teacher":

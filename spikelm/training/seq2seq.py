@@ -48,11 +48,12 @@ from spikelm.training.distill.losses import (
     weighted,
 )
 from spikelm.training.distill.teacher_texts import TeacherTexts
+from spikelm.training.distill.token_losses import sum_by_tokens
 from spikelm.training.generation import Generator, ProgressLines, Split
 from spikelm.training.modules import StageModule
 from spikelm.training.optimization import total_steps
 from spikelm.training.places import places, rows_at
-from spikelm.training.stage import Stage, Texts, announced, cache_of
+from spikelm.training.stage import Stage, Texts, announced, cache_of, without_dropout
 
 EVALUATION_BATCH = 32
 LOSS_BATCHES = 16  # of the first split at most, spread over it, that the loss is measured on: it costs as much as texts
@@ -109,7 +110,7 @@ class Seq2SeqStudent(Seq2SeqModule):
 
     counted: tuple[str, ...] = ("token_places", "label_places")
 
-    def __init__(self, *args: Any, teacher: Callable[[Batch], Any], settings: DistillConfig) -> None:
+    def __init__(self, *args: Any, teacher: Seq2SeqTeacher, settings: DistillConfig) -> None:
         super().__init__(*args)
         self.teacher = teacher
         self.settings = settings
@@ -132,27 +133,39 @@ class Seq2SeqStudent(Seq2SeqModule):
         settings = self.settings
         goal = self.teacher(batch)
         output = answered(self.model, batch, settings)
-        words = batch.get("label_share", 1.0)
         loss: Tensor = batch["input_ids"].new_zeros((), dtype=torch.float32)
-        if settings.losses.labels:
-            loss = loss + settings.losses.labels * words * self.token_loss(output.logits, batch)
+        if settings.losses.labels or settings.losses.logits:
+            words = batch.get("label_share", 1.0)
+            loss = loss + words * self.word_loss(output.last_hidden_state, goal.last_hidden_state, batch)
         for weight, part, share in self.parts(output, goal, batch):
             loss = loss + weight * part * batch.get(share, 1.0)
         return loss
 
+    def word_loss(self, states: Tensor, goals: Tensor, batch: Batch) -> Tensor:
+        """Cross entropy of the labels and difference from the teacher's logits, mean over the target's tokens."""
+        settings, target = self.settings, places(batch, "label_places")
+        labels, goals = rows_at(batch["labels"], target), rows_at(goals, target)
+
+        def of_tokens(few: Tensor, part: slice) -> Tensor:
+            logits = logits_of(self.model, few).float()
+            loss = logits.new_zeros(())
+            if settings.losses.labels:
+                loss = loss + settings.losses.labels * F.cross_entropy(logits, labels[part], reduction="sum")
+            if settings.losses.logits:
+                with torch.no_grad():
+                    theirs = self.teacher.logits(goals[part]).float()
+                mean = logits_loss(logits, theirs, settings.logits.temperature, settings.logits.loss)
+                loss = loss + settings.losses.logits * len(few) * mean
+            return loss
+
+        summed_up = sum_by_tokens(of_tokens, rows_at(states, target), self.model.get_output_embeddings())
+        return summed_up / max(1, len(target))
+
     def parts(self, output: Any, goal: Any, batch: Batch) -> list[tuple[float, Tensor, str]]:
-        """Weight, loss and the share that weighs it on several devices, of what comes from the teacher."""
+        """Weight, loss and the share that weighs it on several devices, of what layers learn from the teacher."""
         settings = self.settings
         source, target = places(batch, "token_places"), places(batch, "label_places")
         parts: list[tuple[float, Tensor, str]] = []
-        if settings.losses.logits:
-            ours, theirs = (rows_at(side.logits, target).float() for side in (output, goal))
-            if settings.logits.loss == "mse":
-                parts.append((settings.losses.logits, F.mse_loss(ours, theirs), "label_share"))
-            else:
-                parts.append(
-                    (settings.losses.logits, logits_loss(ours, theirs, settings.logits.temperature), "label_share")
-                )
         lists: list[tuple[float, Callable[..., list[Tensor]], str, Tensor, str]] = [
             (settings.losses.hidden, hidden_losses, "encoder_hidden_states", source, "token_share"),
             (settings.losses.hidden, hidden_losses, "decoder_hidden_states", target, "label_share"),
@@ -185,11 +198,20 @@ class Seq2SeqTeacher:
             self.model.to(batch["input_ids"].device)
         return answered(self.model, batch, self.settings)
 
+    def logits(self, states: Tensor) -> Tensor:
+        """What it makes of its own last states."""
+        return logits_of(self.model, states)
+
 
 def answered(model: Any, batch: Batch, settings: DistillConfig) -> Any:
-    """What a model says to a batch; without its LM head, which costs about as much as all blocks, if nobody looks."""
-    asked = model if settings.losses.labels or settings.losses.logits else model.base_model
-    return asked(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(settings))
+    """What a model makes of a batch, without its LM head, which costs about as much as all blocks."""
+    return model.base_model(**{name: batch[name] for name in INPUTS}, use_cache=False, **recorded(settings))
+
+
+def logits_of(model: Any, states: Tensor) -> Tensor:
+    """The logits of tokens (tokens, width) that BART, mBART and Marian compute."""
+    logits: Tensor = model.get_output_embeddings()(states) + model.final_logits_bias
+    return logits
 
 
 def recorded(settings: DistillConfig) -> Mapping[str, bool]:
@@ -244,7 +266,7 @@ def text_pairs_stage(config: Config, console: Console, pair_task: PairTask) -> S
     total = total_steps(stage, train.steps_per_epoch)
     if pair_task.rewritten:
         train.data = pair_task.rewritten(train, total, text.content_hash)
-    generator = _generator(config, text, tokenizer, console)
+    generator = generator_of(config, text, tokenizer, console)
     generator.options = {**generator.options, **(pair_task.options or {})}
     module = pair_task.module(total, generator, tokenizer)
     generator = module.generator  # the module's own, where it has another
@@ -289,7 +311,8 @@ def _first_rows(config: Config, encoded: Mapping[str, EncodedTextPairs], tokeniz
     return text_pair_batch(first, range(min(config.measure.samples, len(first))), tokenizer)
 
 
-def _generator(config: Config, text: LoadedText, tokenizer: TextPairTokenizer, console: Console) -> Generator:
+def generator_of(config: Config, text: LoadedText, tokenizer: TextPairTokenizer, console: Console) -> Generator:
+    """What decodes the evaluated splits of a task as its settings say."""
     task = config.task
     source, target = task.columns
     splits = [
@@ -319,10 +342,11 @@ def _module(
     if config.only_converts:
         return Seq2SeqModule(load_seq2seq(config, models["teacher"]), *training)
     model: Any
+    started = config if settings.start.dropout else without_dropout(config)
     if "converted" in models:
-        model = load_seq2seq(config, models["converted"])
+        model = load_seq2seq(started, models["converted"])
     elif "teacher" in models and settings.start.weights == "teacher":
-        model = load_seq2seq(config, models["teacher"])
+        model = load_seq2seq(started, models["teacher"])
     else:
         model = _fresh(config, tokenizer)
     if "teacher" not in models:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +194,8 @@ def announced(text: LoadedText, console: Console) -> LoadedText:
     if text.left_out:
         console.print(text.left_out, highlight=False, markup=False, soft_wrap=True)
     return text
+
+
+def without_dropout(config: Config) -> Config:
+    """The config of a student that has no dropout, as what it imitates has none."""
+    return replace(config, backbone=replace(config.backbone, dropout=0.0, attention_dropout=0.0))

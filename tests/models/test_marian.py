@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, models
 from transformers import MarianConfig, MarianMTModel
 from transformers.convert_slow_tokenizer import import_protobuf
 
+from benchmarks import translation
 from spikelm.catalog.energy import seq2seq_terms
 from spikelm.cli.generate import generate_main
 from spikelm.config.compose import load_config
@@ -65,6 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+WITH_DROPOUT = ("finetune.steps=1", "backbone.dropout=0.1")
 STACK = {"layers": 1, "ffn_dim": 48, "attention_heads": 2}
 
 
@@ -221,6 +223,44 @@ def test_a_conversion_says_what_neurons_cost_and_a_student_goes_on_from_it(
     said = capsys.readouterr()
     assert "3 tokens read" in said.err
     assert "plain model" in said.err
+
+
+def test_a_student_is_without_dropout_where_it_is_asked_for(folder: Path, data: Path, tmp_path: Path) -> None:
+    def dropout(*options: str) -> tuple[float, float]:
+        config = config_of(folder, data, tmp_path, "neuron=bispike", *WITH_DROPOUT, *options)
+        needed = {role: run_experiment(run, QUIET).directory for role, run in prerequisites(config).items()}
+        module: Any = build_stage(config, needed, QUIET).module
+        return module.model.model.encoder.dropout, module.model.model.decoder.layers[0].dropout
+
+    assert dropout() == (0.1, 0.1)
+    assert dropout("distill.start.dropout=false") == (0.0, 0.0)
+    assert dropout("distill=states") == dropout("distill=states", "convert=first") == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("neuron", ["ann", "residual"])
+def test_a_finished_translator_is_scored_again(
+    neuron: str,
+    folder: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [f"neuron={neuron}", *(["neuron.scale=token", "convert=only"] if neuron == "residual" else [])]
+    finished = run_experiment(config_of(folder, data, tmp_path, *words, "source.dev_rows=2"), QUIET)
+    assert finished.result.metrics["chrf"] > 0
+    monkeypatch.setenv("COLUMNS", "200")
+    overrides = [f"backbone.path={folder}", f"source.root={data}", f"runs_dir={tmp_path}", "task.source_length=24"]
+    overrides += ["scale=minilm", "task=mt/wmt14_enfr", "task.target_length=24", "task.generate.max_length=24"]
+    monkeypatch.setattr("sys.argv", ["", str(finished.directory), "--", *overrides, "source.dev_rows=2"])
+    translation.main()
+    said = capsys.readouterr().out
+    assert "2 + 2 rows" in said
+    (row,) = [line for line in said.splitlines() if line.startswith("│")]
+    assert [float(cell) for cell in row.split("│")[2:6]] == [
+        round(finished.result.metrics[name], 2) for name in ("bleu", "chrf", "bleu_test", "chrf_test")
+    ]
+    assert "nrefs:1|case:mixed" in said
 
 
 def test_a_model_that_nothing_is_done_for_is_refused(folder: Path, data: Path, tmp_path: Path) -> None:

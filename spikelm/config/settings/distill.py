@@ -129,6 +129,7 @@ def check_distill(config: Any) -> None:
         more = {
             "losses.attention": distill.losses.attention,
             "start.head=teacher": distill.start.head == "teacher",
+            "start.dropout=false": not distill.start.dropout,
             "teacher.dropout": distill.teacher.dropout,
             "states.total": distill.states.total,
         }
@@ -187,7 +188,6 @@ def _refuse_for_labels(distill: DistillConfig, task: str, own: str, more: Mappin
     for_labels = {
         **more,
         "start.weights=general": distill.start.weights == "general",
-        "start.dropout=false": not distill.start.dropout,
         "teacher.cache": distill.teacher.cache,
         "losses.scores": distill.losses.scores,
         "losses.relations": distill.losses.relations,

@@ -16,11 +16,11 @@ from spikelm.training.places import replaceable, rows_at
 
 
 def logits_loss(student: Tensor, teacher: Tensor, temperature: float, kind: str = "kl") -> Tensor:
-    """t^2 KL(teacher / t || student / t), mean over rows; one output (regression): the squared error.
+    """t^2 KL(teacher / t || student / t), mean over rows; mse, or one output (regression): the squared error.
 
     soft: mean over rows and classes of -p_teacher log p_student, as in TernaryBERT and BiBERT.
     """
-    if student.shape[-1] == 1:
+    if kind == "mse" or student.shape[-1] == 1:
         return F.mse_loss(student, teacher)
     if kind == "soft":
         goal = F.softmax(teacher / temperature, dim=-1)
