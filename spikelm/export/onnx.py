@@ -147,7 +147,10 @@ def _translations(largest: int) -> dict[Any, Any]:
         unsigned = operators.Cast(operators.Add(cast.inputs[0], float(largest)), to=onnx_ir.DataType.UINT8)
         return operators.MatMulInteger(unsigned, weight, zero)
 
-    return {torch.ops.aten._int_mm.default: product}
+    def signbit(x: Any) -> Any:  # of copysign; a zero has no size that a sign could matter to
+        return operators.Less(x, operators.CastLike(operators.Constant(value_float=0.0), x))
+
+    return {torch.ops.aten._int_mm.default: product, torch.ops.prims.signbit.default: signbit}
 
 
 def onnx_file(folder: Path) -> Path:
