@@ -21,7 +21,10 @@ from spikelm.store.store import Store
 TASKS = "task=glue/rte,glue/mrpc"
 
 
-def finish(root: Path, overrides: list[str], metrics: dict[str, float], rate: float | None, energy: float) -> None:
+def finish(
+    root: Path, overrides: list[str], metrics: dict[str, float], rate: float | None, energy: float, **more: Any
+) -> str:
+    """Fill a run with a made-up result; its id."""
     config = load_config([*overrides, f"runs_dir={root}"])
     run = open_run(config)
     with run.lock():
@@ -37,7 +40,8 @@ def finish(root: Path, overrides: list[str], metrics: dict[str, float], rate: fl
             "energy_mj": {"fp32": energy, "fp16": energy},
             "energy_ann_mj": {"fp32": 4.0, "fp16": 4.0},
         }
-        run.finish(made_up(run_id=run.id, config=config, seed=config.seed, **measured))
+        run.finish(made_up(run_id=run.id, config=config, seed=config.seed, **measured, **more))
+    return run.id
 
 
 def test_a_sweep_is_expanded_as_hydra_does_and_equal_runs_come_once(runs_dir: Path) -> None:
@@ -149,6 +153,16 @@ def test_a_mean_over_seeds_is_of_those_that_have_all_tasks(runs_dir: Path) -> No
     text = show_scores([TASKS, "neuron=ann", "seed=1,2,3"], runs_dir, None).read_text()
     # RTE: 66.7 ± 20.8 over three; the mean: 60 and 70 over the two seeds that have both
     assert "| BERT | 66.7±20.8 | 75.0±7.1 | 65.0±7.1 |" in text
+
+
+def test_a_student_that_was_tuned_on_training_rows_is_kept_with_its_general_run(runs_dir: Path, tmp_path: Path) -> None:
+    student = ["task=glue/rte", "neuron=bispike", "source.tune=true"]
+    tuned = {"name": "embedded-tune", "rows": {"train": 8}, "content_hash": "ab"}
+    general = finish(runs_dir, ["task=general_distill", "neuron=bispike"], {"loss": 0.1}, 0.4, 0.5)
+    finish(runs_dir, student, {"accuracy": 60.0}, 0.4, 0.5, pretrained=general, source=tuned)
+    index = keep_sweep(student, runs_dir, tmp_path / "kept")
+    assert "source=embedded-tune" in index.read_text()
+    assert len(list(Store(tmp_path / "kept").runs())) == 2
 
 
 def test_a_sweep_is_kept_with_what_it_was_made_from_and_read_again(runs_dir: Path, tmp_path: Path) -> None:

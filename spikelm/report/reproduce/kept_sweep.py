@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from spikelm.catalog.kinds import UNLABELLED
 from spikelm.catalog.quantities import duration, significant
 from spikelm.errors import ConfigError
 from spikelm.report.query.sweep_runs import jobs_of
@@ -21,14 +22,17 @@ HEADINGS = ("task", "system", "seed", "score", "events", "mJ fp32", "of the plai
 def keep_sweep(overrides: Sequence[str], root: Path, target: Path) -> Path:
     """Copy the results of the finished runs of a sweep, and of those they were made from, into `target`.
 
-    What is there stays: runs are added. All of it is of one scale and one source, which the index says.
+    What is there stays: runs are added. All scores are of one scale and one source, which the index says; a pretrained
+    model reads no labels, so that it has none to tune on and is not asked.
     """
     jobs = jobs_of(overrides, root)
     runs = with_origins(Store(root), [job.run.id for job in jobs])
     if not runs:
         raise ConfigError(f"no run of this sweep is finished in {root}", "spikelm-run -m with the same words runs them")
     there = Store(target).results() if target.exists() else []
-    places = {(result.scale, result.source.name) for result in (*runs.values(), *there)}
+    every = [*runs.values(), *there]
+    places = {(result.scale, result.source.name) for result in every if result.config.task.kind not in UNLABELLED}
+    places = places or {(result.scale, result.source.name) for result in every}
     if len(places) > 1:
         told = " and ".join(f"scale {scale}, source {source}" for scale, source in sorted(places))
         raise ConfigError(f"{target} would hold runs of {told}, which are never mixed", "--keep ANOTHER")
