@@ -16,7 +16,6 @@ import torch
 import transformers
 from torch import Tensor, nn
 from torch.compiler import is_exporting as exporting
-from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig
 from transformers.activations import ACT2FN
 from transformers.modeling_outputs import SequenceClassifierOutput
@@ -24,7 +23,8 @@ from transformers.models.bert.modeling_bert import BertPreTrainedModel
 
 from spikelm.config.settings.specs import ClassSpec
 from spikelm.errors import ConfigError
-from spikelm.export.event.linear import EventLinear, spikes
+from spikelm.export.event.attention import dense_attention, spiking_attention
+from spikelm.export.event.linear import EventLinear
 from spikelm.export.linears import PRECISIONS, SpikeLinear
 from spikelm.neurons import build_neuron
 from spikelm.neurons.kernels.clip_rule import ClipRule
@@ -91,7 +91,6 @@ class ExportedLayer(nn.Module):
     def __init__(self, config: ExportedBertConfig, layer: int) -> None:
         super().__init__()
         hidden, wide = config.hidden_size, config.intermediate_size
-        self.heads = config.num_attention_heads
         self.qkv = linear_of(config, layer, hidden, 3 * hidden)
         self.attention_output = linear_of(config, layer, hidden, hidden)
         self.intermediate = linear_of(config, layer, hidden, wide)
@@ -99,24 +98,15 @@ class ExportedLayer(nn.Module):
         self.activation = ACT2FN[config.hidden_act]
         self.attention_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
         self.output_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
-        self.fire: Firing | Coding = Firing(config) if config.code is None else Coding(config)
+        self.fire: Firing | Coding = Firing(config, layer) if config.code is None else Coding(config)
 
     def forward(self, x: Tensor, mask: Tensor | None, batch: int) -> Tensor:
         """x is (T, B*n, H); mask (T*B, 1, 1, n) says which keys are there."""
-        hidden = x.shape[-1]
         qkv = self.fire.into(self.qkv, x, "qkv_in")
-        kv = self.fire.keys_and_values(qkv[..., hidden:])
-        query, key, value = (self._split(part, batch) for part in (qkv[..., :hidden], *kv))
-        context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        context = context.transpose(1, 2).reshape(x.shape)
+        context = self.fire.attention(qkv, mask, batch)
         x = self.attention_norm(self.fire.into(self.attention_output, context, "attn_out_in", x))
         inner = self.activation(self.fire.into(self.intermediate, x, "ffn1_in"))
         return self.output_norm(self.fire.into(self.output, inner, "ffn2_in", x))
-
-    def _split(self, x: Tensor, batch: int) -> Tensor:
-        """(T, B*n, H) as (T*B, heads, n, d)."""
-        T, rows, hidden = x.shape
-        return x.reshape(T * batch, rows // batch, self.heads, hidden // self.heads).transpose(1, 2)
 
 
 class Firing(nn.Module):
@@ -125,11 +115,11 @@ class Firing(nn.Module):
     threshold_kv: Tensor
     height_kv: Tensor
 
-    def __init__(self, config: ExportedBertConfig) -> None:
+    def __init__(self, config: ExportedBertConfig, layer: int) -> None:
         super().__init__()
         self.rule = config.clip_rule
         self.still = replace(self.rule, beta=0.0)  # keys and values have no memory
-        self.events = config.precision == "event"
+        self.heads, self.exact = config.num_attention_heads, config.precision_of(layer) == "fp32"
         T, hidden = config.time_steps, config.hidden_size
         for site in INPUTS:
             self.register_buffer(f"threshold_{site}", torch.ones(T, 1, 1))
@@ -143,11 +133,12 @@ class Firing(nn.Module):
             return linear.fired(x, threshold, self.rule, residual)
         return linear(levels(x, threshold, self.rule), None, residual)
 
-    def keys_and_values(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Spikes of the keys and values, which come side by side."""
-        if self.events:
-            return spikes(x, self.threshold_kv, self.height_kv, self.still).chunk(2, dim=-1)
-        return levels(x, self.threshold_kv, self.still).mul_(self.height_kv).chunk(2, dim=-1)
+    def attention(self, qkv: Tensor, mask: Tensor | None, batch: int) -> Tensor:
+        """Of queries, keys and values side by side, of which the last two fire."""
+        if not self.exact:
+            return spiking_attention(qkv, mask, batch, self.heads, self.threshold_kv, self.height_kv, self.still)
+        kv = levels(qkv[..., qkv.shape[-1] // 3 :], self.threshold_kv, self.still).mul_(self.height_kv)
+        return dense_attention(qkv, kv.chunk(2, dim=-1), mask, batch, self.heads)
 
 
 class Coding(nn.Module):
@@ -155,6 +146,7 @@ class Coding(nn.Module):
 
     def __init__(self, config: ExportedBertConfig) -> None:
         super().__init__()
+        self.heads = config.num_attention_heads
         self.neurons = nn.ModuleDict({site: config.coded_neuron() for site in INPUTS})
         self.neurons.update({site: config.coded_neuron(memory=False) for site in ("key", "value")})
 
@@ -164,9 +156,12 @@ class Coding(nn.Module):
         y: Tensor = linear(*neuron.code(x), residual)
         return y
 
-    def keys_and_values(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Spikes of the keys and values, which come side by side."""
-        return tuple(self.neurons[site](part) for site, part in zip(("key", "value"), x.chunk(2, dim=-1), strict=True))
+    def attention(self, qkv: Tensor, mask: Tensor | None, batch: int) -> Tensor:
+        """Of queries, keys and values side by side, of which the last two are coded."""
+        hidden = qkv.shape[-1] // 3
+        parts = zip(("key", "value"), qkv[..., hidden:].chunk(2, dim=-1), strict=True)
+        kv = tuple(self.neurons[site](part) for site, part in parts)
+        return dense_attention(qkv, kv, mask, batch, self.heads)
 
 
 class ExportedBertForSequenceClassification(BertPreTrainedModel):

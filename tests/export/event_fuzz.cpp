@@ -1,4 +1,5 @@
 // Random products through every path beside plain loops, in memory of exactly the size that is asked for.
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -91,13 +92,46 @@ void product(const Path& path, int64_t rows, int64_t inputs, int64_t outputs, in
     if (top == 1) {
         std::vector<int8_t> bytes(x.size());
         path.levels_of(x.data(), static_cast<int64_t>(x.size()), levels, bytes.data());
-        std::vector<float> bound(x.size(), 0.5f), spikes(x.size());
-        path.spikes(x.data(), bound.data(), bound.data(), negative, static_cast<int64_t>(x.size()), spikes.data());
         for (size_t i = 0; i < x.size(); ++i)
-            if (bytes[i] != n[i] || spikes[i] != 0.5f * static_cast<float>(n[i])) {
+            if (bytes[i] != n[i]) {
                 std::fprintf(stderr, "%s fires wrongly\n", path.name);
                 std::exit(1);
             }
+    }
+}
+
+// One head beside plain loops in double precision.
+void attention(const Path& path, int rows, int width, double share, bool negative, bool masked) {
+    const auto size = static_cast<size_t>(rows * width);
+    std::vector<float> query(size), key(size), value(size), out(size, -1.0f);
+    const auto present = std::make_unique<bool[]>(static_cast<size_t>(rows));
+    for (int j = 0; j < rows; ++j) present[static_cast<size_t>(j)] = !masked || below(2);
+    for (size_t i = 0; i < size; ++i) query[i] = static_cast<float>(below(1000) - 500) / 250.0f;
+    for (auto* spikes : {&key, &value})
+        for (auto& s : *spikes) s = below(1000) < share * 1000 ? (negative && below(2) ? -1.0f : 1.0f) : 0.0f;
+    Aligned room(Attention::lines(rows, width) * QUERIES * 4);
+    path.attend({query.data(), key.data(), value.data(), width, rows, width, masked ? present.get() : nullptr, negative, 0.5f, 0.5f, 0.1f,
+                 2.0f, out.data(), width, reinterpret_cast<float*>(room.bytes)});
+    for (int i = 0; i < rows; ++i) {
+        double total = 0;
+        std::vector<double> sums(static_cast<size_t>(width));
+        for (int j = 0; j < rows; ++j) {
+            if (!present[static_cast<size_t>(j)]) continue;
+            double score = 0;
+            for (int k = 0; k < width; ++k)
+                score += static_cast<double>(query[static_cast<size_t>(i * width + k)]) * key[static_cast<size_t>(j * width + k)];
+            const double p = std::exp(0.1 * score);
+            total += p;
+            for (int k = 0; k < width; ++k) sums[static_cast<size_t>(k)] += p * value[static_cast<size_t>(j * width + k)];
+        }
+        for (int k = 0; k < width; ++k) {
+            const double wanted = total > 0 ? 2.0 * sums[static_cast<size_t>(k)] / total : 0.0;
+            const double found = out[static_cast<size_t>(i * width + k)];
+            if (!(std::fabs(found - wanted) < 1e-4)) {
+                std::fprintf(stderr, "%s: attention of %d x %d: %g is not %g\n", path.name, rows, width, found, wanted);
+                std::exit(1);
+            }
+        }
     }
 }
 
@@ -120,6 +154,8 @@ int main() {
             const int top = below(2) ? 1 : static_cast<int>(1 + below(LEVELS));
             product(*path, 1 + below(20), sizes[below(16)], sizes[below(12)], top, shares[below(4)], below(4) != 0, below(2), below(2));
         }
+        for (int i = 0; i < 40; ++i)
+            attention(*path, static_cast<int>(1 + below(140)), static_cast<int>(sizes[below(11)]), shares[below(4)], below(4) != 0, below(2));
         std::printf("%s: %d products\n", path->name, done);
     }
 }

@@ -17,10 +17,12 @@ from transformers import AutoModelForSequenceClassification
 
 from spikelm.errors import ConfigError
 from spikelm.export.convert import export
+from spikelm.export.event import attention
 from spikelm.export.event import library as compiled
 from spikelm.export.event import linear as event
+from spikelm.export.event.attention import dense_attention, spiking_attention
 from spikelm.export.event.library import VARIABLE, built, library, path_in_use, paths, run, tile_commands
-from spikelm.export.event.linear import EventLinear, spikes
+from spikelm.export.event.linear import EventLinear
 from spikelm.export.linears import SpikeLinear
 from spikelm.neurons.kernels.clip_rule import ClipRule
 from spikelm.neurons.kernels.inference import levels
@@ -136,15 +138,68 @@ def test_sums_are_those_of_whole_numbers() -> None:
 @needs_compiler
 @pytest.mark.parametrize("rule", list(RULES))
 def test_a_comparison_fires_where_the_division_does(rule: str) -> None:
-    """Thresholds of all kinds, and the floats right beside the bounds."""
-    threshold = torch.rand(1, 1, 4000) * 10 ** torch.randint(-6, 6, (1, 1, 4000)).float() + 1e-9
+    """Thresholds of all kinds, and the floats right beside the bounds: as inputs of a linear, and as a lone value."""
+    steps = 4000
+    threshold = torch.rand(steps, 1, 1) * 10 ** torch.randint(-6, 6, (steps, 1, 1)).float() + 1e-9
     near = [threshold * share for share in (0.5, 1.0, -0.5, -1.0)]
     beside = [torch.nextafter(x, torch.full_like(x, side)) for x in near for side in (-1e9, 1e9)]
-    x, height = torch.cat([*near, *beside], dim=1), torch.rand(1, 1, 4000)
+    x, height = torch.cat([*near, *beside], dim=2), torch.rand(steps, 1, 1)
+    width = x.shape[-1]
+    qkv, wide = torch.cat([x, x, x], dim=2), (steps, 1, 2 * width)
+    bounds, heights = threshold.expand(wide).contiguous(), height.expand(wide).contiguous()
+    linear = EventLinear(width, width, 1)
+    linear.take(torch.eye(width), torch.zeros(width), torch.ones(1))
+    wanted = levels(x, threshold, RULES[rule])
+    for path in paths():
+        for dense_from in (1.0, 0.0):
+            with pytest.MonkeyPatch.context() as patch:
+                same_path(patch, path, dense_from)
+                assert torch.equal(linear.fired(x, threshold, RULES[rule]), wanted)
+                assert torch.equal(spiking_attention(qkv, None, 1, 1, bounds, heights, RULES[rule]), wanted * height)
+
+
+@needs_compiler
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.sampled_from([1, 5, 63, 64, 65, 130]),
+    heads=st.integers(1, 3),
+    width=st.sampled_from([1, 16, 33, 64, 65, 130]),
+    batch=st.integers(1, 2),
+    T=st.integers(1, 2),
+    rule=st.sampled_from(list(RULES)),
+    masked=st.booleans(),
+    loud=st.sampled_from([0.1, 1.0, 30.0]),
+    seed=st.integers(0, 1000),
+)
+def test_attention_over_spikes_is_attention_and_the_same_on_every_path(
+    n: int, heads: int, width: int, batch: int, T: int, rule: str, masked: bool, loud: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    hidden = heads * width
+    qkv = torch.randn(T, batch * n, 3 * hidden)
+    qkv[..., :hidden] *= loud  # up to scores where one key has all
+    threshold, height = (
+        torch.cat([given[..., :1].expand(-1, -1, hidden), given[..., 1:].expand(-1, -1, hidden)], dim=2)
+        for given in (torch.rand(T, 1, 2) * 3, torch.rand(T, 1, 2))
+    )
+    mask = torch.rand(T * batch, 1, 1, n) < 0.6 if masked else None  # at times no key at all
+    kv = levels(qkv[..., hidden:].double(), threshold.double(), RULES[rule]) * height
+    wanted = dense_attention(qkv.double(), kv.chunk(2, dim=-1), mask, batch, heads)
+    found = []
     for path in paths():
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(VARIABLE, path)
-            assert torch.equal(spikes(x, threshold, height, RULES[rule]), levels(x, threshold, RULES[rule]) * height)
+            found.append(spiking_attention(qkv, mask, batch, heads, threshold, height, RULES[rule]))
+        assert torch.equal(found[-1], found[0]), path
+    torch.testing.assert_close(found[0].double(), wanted, rtol=1e-4, atol=2e-5)
+
+
+@needs_compiler
+def test_an_int8_model_has_nearly_the_logits_of_torchs_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = export(trained(NEURONS["bispike"], 1).float(), "int8"), inputs()
+    found = model(**batch).logits
+    monkeypatch.setattr(attention, "reads", lambda x: False)
+    torch.testing.assert_close(model(**batch).logits, found)
 
 
 @needs_compiler
@@ -181,7 +236,7 @@ def test_other_floats_take_the_int8_way() -> None:
     assert torch.equal(export(model, "event")(**batch).logits, export(model, "int8")(**batch).logits)
 
 
-def test_without_a_compiler_it_is_int8_with_a_warning(
+def test_without_a_compiler_both_are_torchs_int8_with_one_warning(
     fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -189,9 +244,10 @@ def test_without_a_compiler_it_is_int8_with_a_warning(
     monkeypatch.setenv(compiled.CACHE, str(tmp_path / "cache"))
     model = trained(NEURONS["bispike"], 1).float()
     batch = inputs()
-    wanted = export(model, "int8")(**batch).logits
-    with pytest.warns(UserWarning, match=r"int8 ones instead: a C\+\+ compiler .* is missing .*apt install g\+\+"):
-        found = export(model, "event")(**batch).logits
+    said = r"torch's own instead: a C\+\+ compiler .* is missing .*apt install g\+\+"
+    with pytest.warns(UserWarning, match=said) as warned:
+        found, wanted = (export(model, precision)(**batch).logits for precision in ("event", "int8"))
+    assert len(warned) == 1
     assert torch.equal(found, wanted)
 
 

@@ -62,6 +62,10 @@ struct Room {
     std::vector<Events> events;
 };
 
+struct alignas(64) Line {
+    float floats[QUERIES];
+};
+
 // Rows [start, start + rows) of one call, which share their levels and their heights.
 struct Block {
     const float* x;
@@ -203,23 +207,41 @@ Tensor linear(const Tensor& x, const std::optional<Tensor>& threshold, int64_t r
     return y;
 }
 
-// Spikes of x (T, rows, d), whose rows may lie apart, at thresholds (T, 1, d) and as high as `height` (T, 1, d).
-Tensor spikes(const Tensor& x, const Tensor& threshold, const Tensor& height, int64_t rule, bool negative, c10::string_view name) {
-    const Path& path = path_of(std::string(name));
-    TORCH_CHECK(x.dim() == 3 && x.scalar_type() == at::kFloat && x.stride(2) == 1, "x: (T, rows, d), float32");
-    const int64_t T = x.size(0), rows = x.size(1), d = x.size(2);
+// Attention of qkv (T, sentences * n, 3 H), queries beside keys beside values, to (T, sentences * n, H).
+//
+// Keys and values fire on the thresholds (T, 1, 2 H), as high as `height`, which are one number for all keys of a time
+// step and one for all values. `present` (T * sentences, n) says which keys there are.
+Tensor attention(const Tensor& qkv, const std::optional<Tensor>& present, int64_t sentences, int64_t heads, const Tensor& threshold,
+                 const Tensor& height, int64_t rule, bool negative, c10::string_view name) {
+    TORCH_CHECK(qkv.dim() == 3 && qkv.scalar_type() == at::kFloat && qkv.is_contiguous(), "qkv: (T, rows, 3 H), contiguous float32");
+    const int64_t T = qkv.size(0), rows = qkv.size(1), hidden = qkv.size(2) / 3, n = rows / sentences, width = hidden / heads;
+    TORCH_CHECK(qkv.size(2) == 3 * heads * width && rows == sentences * n, "qkv: whole sentences and heads");
     for (const Tensor* given : {&threshold, &height})
-        TORCH_CHECK(given->numel() == T * d && given->scalar_type() == at::kFloat && given->is_contiguous(), "(T, 1, d), float32");
-    std::vector<float> bounds(T * d);
-    for (int64_t i = 0; i < T * d; ++i) bounds[i] = bound_of(threshold.const_data_ptr<float>()[i], rule);
-    Tensor y = at::empty({T, rows, d}, x.options());
-    at::parallel_for(0, T * rows, 64, [&](int64_t begin, int64_t end) {
+        TORCH_CHECK(given->numel() == T * 2 * hidden && given->scalar_type() == at::kFloat && given->is_contiguous(), "(T, 1, 2 H), float32");
+    Tensor there;
+    if (present) {
+        TORCH_CHECK(present->scalar_type() == at::kBool && present->numel() == T * sentences * n, "present: (T * sentences, n), bool");
+        there = present->contiguous();
+    }
+    const Path& path = path_of(std::string(name));
+    std::vector<float> bounds(T * 2), heights(T * 2);
+    for (int64_t i = 0; i < T * 2; ++i) {
+        bounds[i] = bound_of(threshold.const_data_ptr<float>()[i * hidden], rule);
+        heights[i] = height.const_data_ptr<float>()[i * hidden];
+    }
+    Tensor y = at::empty({T, rows, hidden}, qkv.options());
+    const float *first = qkv.const_data_ptr<float>(), root = std::sqrt(static_cast<float>(width));
+    const bool* keys = present ? there.const_data_ptr<bool>() : nullptr;
+    float* out = y.mutable_data_ptr<float>();
+    at::parallel_for(0, T * sentences * heads, 1, [&](int64_t begin, int64_t end) {
+        static thread_local std::vector<Line> room;
+        room.resize(std::max<size_t>(room.size(), Attention::lines(n, width)));
         for (int64_t i = begin; i < end; ++i) {
-            const int64_t t = i / rows;
-            const float* from = x.const_data_ptr<float>() + t * x.stride(0) + i % rows * x.stride(1);
-            const float *bound = &bounds[t * d], *high = height.const_data_ptr<float>() + t * d;
-            float* to = y.mutable_data_ptr<float>() + i * d;
-            path.spikes(from, bound, high, negative, d, to);
+            const int64_t sentence = i / heads, column = i % heads * width, t = sentence / sentences;
+            const float* query = first + sentence * n * 3 * hidden + column;
+            path.attend({query, query + hidden, query + 2 * hidden, 3 * hidden, static_cast<int>(n), static_cast<int>(width),
+                         keys ? keys + sentence * n : nullptr, negative, bounds[2 * t], bounds[2 * t + 1], heights[2 * t] / root,
+                         heights[2 * t + 1], out + sentence * n * hidden + column, hidden, room.data()->floats});
         }
     });
     return y;
@@ -235,8 +257,10 @@ TORCH_LIBRARY(spikelm_event, library) {
         "linear(Tensor x, Tensor? threshold, int rule, bool negative, int top, Tensor packed, Tensor weight, Tensor scale, "
         "Tensor bias, Tensor? step, Tensor? residual, float crossing, str path) -> Tensor");
     library.impl("linear", at::DispatchKey::CPU, TORCH_FN(linear));
-    library.def("spikes(Tensor x, Tensor threshold, Tensor height, int rule, bool negative, str path) -> Tensor");
-    library.impl("spikes", at::DispatchKey::CPU, TORCH_FN(spikes));
+    library.def(
+        "attention(Tensor qkv, Tensor? present, int sentences, int heads, Tensor threshold, Tensor height, int rule, "
+        "bool negative, str path) -> Tensor");
+    library.impl("attention", at::DispatchKey::CPU, TORCH_FN(attention));
 }
 
 }  // namespace spikelm_event

@@ -1,4 +1,6 @@
-"""The products in C++: compiled on first use, kept in a cache, and left out with a warning where no compiler is found.
+"""The products and the attention in C++: compiled on first use, kept in a cache.
+
+Where no compiler is found, torch's own take their place, with a warning.
 
 One source is compiled three times, for AVX-512, for AVX2 and for any processor; `SPIKELM_EVENT_PATH` names one of them,
 else the first is taken that the processor has.
@@ -44,7 +46,7 @@ def library() -> Any:
     except (SpikeLMError, OSError) as error:
         what = error.what if isinstance(error, SpikeLMError) else str(error)
         fix = f" ({error.fix})" if isinstance(error, SpikeLMError) and error.fix else ""
-        warnings.warn(f"no event-driven products, int8 ones instead: {what}{fix}", stacklevel=2)
+        warnings.warn(f"no compiled products and attention, torch's own instead: {what}{fix}", stacklevel=2)
         return None
     return torch.ops.spikelm_event
 

@@ -25,7 +25,7 @@ class EventLinear(SpikeLinear):
 
     def fired(self, x: Tensor, threshold: Tensor, rule: ClipRule, residual: Tensor | None = None) -> Tensor:
         """y of the spikes that x (T, rows, in) fires without memory of other time steps, plus a residual."""
-        if _reads(x):
+        if reads(x):
             return self._product(x, threshold, rule, 0, None, residual)
         y = super().forward(levels(x, threshold, rule))
         return y if residual is None else y + residual
@@ -33,7 +33,7 @@ class EventLinear(SpikeLinear):
     def forward(
         self, levels: Tensor, step: Tensor | None = None, residual: Tensor | None = None, biased: bool = True
     ) -> Tensor:
-        if _reads(levels):
+        if reads(levels):
             return self._product(levels, None, None, self.top, step, residual, biased)
         return super().forward(levels, step, residual, biased)
 
@@ -66,14 +66,6 @@ class EventLinear(SpikeLinear):
         return self._lines[1]
 
 
-def _reads(x: Tensor) -> bool:
+def reads(x: Tensor) -> bool:
     """Whether the library is for such floats, and there at all."""
     return x.is_cpu and x.dtype == torch.float32 and x.numel() > 0 and x.shape[-1] > 1 and library() is not None
-
-
-def spikes(x: Tensor, threshold: Tensor, height: Tensor, rule: ClipRule) -> Tensor:
-    """Spikes of x (T, rows, d) without memory, at thresholds (T, 1, d) and as high as `height` (T, 1, d)."""
-    if not _reads(x):
-        return levels(x, threshold, rule).mul_(height)
-    fired: Tensor = library().spikes(x, threshold, height, RULES[rule.fire], rule.bidirectional, path_in_use())
-    return fired

@@ -2,24 +2,14 @@
 //
 // No inline function of a library is used here: the linker keeps one copy of each, and it might be one that this
 // processor cannot run.
+#include "attention.h"
+#include "firing.h"
 #include "tiles.h"
-
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
 
 namespace spikelm_event {
 namespace {
 
-typedef int16_t Words __attribute__((vector_size(WIDTH), may_alias));
-typedef uint16_t Wraps __attribute__((vector_size(WIDTH), may_alias));  // sums that are meant modulo 2^16
-typedef int32_t Ints __attribute__((vector_size(WIDTH), may_alias));
-typedef int32_t AnyInts __attribute__((vector_size(WIDTH), may_alias, aligned(4)));
-typedef float Floats __attribute__((vector_size(WIDTH), may_alias));
-typedef float AnyFloats __attribute__((vector_size(WIDTH), may_alias, aligned(4)));
-
 constexpr int PARTS = OUTPUTS / WIDTH;  // vectors of a line
-constexpr int LANES = WIDTH / 4;
 constexpr int AHEAD = 256;  // values that are fetched before they are looked at
 constexpr int FETCHING = 16;  // rows from which on the next lines are fetched beforehand
 constexpr int BATCH = 32;  // groups until sums of 16 bits are carried on: 128 weights of at most 255
@@ -30,21 +20,8 @@ inline uint16_t fill(uint16_t* list, int& n, int first, int zero) {
     return static_cast<uint16_t>((n - first) / GROUP);
 }
 
-// Where x lies in (low, high], and where -x does.
-struct Range {
-    float low, high;
-
-    Range(const Levels& levels, int v) : low(levels.bound[v - 1]), high(v < levels.count ? levels.bound[v] : __builtin_inff()) {}
-};
-
 // append(x, width, range, negative, positive list, its length, negative list, its length): one magnitude's events.
 #if defined(__AVX512VBMI2__)
-inline __mmask32 within(__m512 a, __m512 b, __m512 low, __m512 high) {
-    const __mmask16 first = _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(a, low, _CMP_GT_OQ), a, high, _CMP_LE_OQ);
-    const __mmask16 second = _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(b, low, _CMP_GT_OQ), b, high, _CMP_LE_OQ);
-    return static_cast<__mmask32>(first) | static_cast<__mmask32>(second) << 16;
-}
-
 inline int put(uint16_t* list, __mmask32 mask, __m512i places) {
     _mm512_storeu_si512(list, _mm512_maskz_compress_epi16(mask, places));
     return __builtin_popcount(mask);
@@ -69,25 +46,6 @@ inline void append(const float* x, int width, Range range, bool negative, uint16
 #else
 inline void put(uint16_t* list, int& n, uint64_t mask, int k) {
     for (; mask; mask &= mask - 1) list[n++] = static_cast<uint16_t>((k + __builtin_ctzll(mask)) * SCALE);
-}
-
-// Bits of the first `size` of x, at most 64.
-inline void find(const float* x, int size, Range range, uint64_t& above, uint64_t& below) {
-    int i = 0;
-#if defined(__AVX2__)
-    const __m256 low = _mm256_set1_ps(range.low), high = _mm256_set1_ps(range.high), sign = _mm256_set1_ps(-0.0f);
-    for (; i + 8 <= size; i += 8) {
-        const __m256 value = _mm256_loadu_ps(x + i), other = _mm256_xor_ps(value, sign);
-        const __m256 up = _mm256_and_ps(_mm256_cmp_ps(value, low, _CMP_GT_OQ), _mm256_cmp_ps(value, high, _CMP_LE_OQ));
-        const __m256 down = _mm256_and_ps(_mm256_cmp_ps(other, low, _CMP_GT_OQ), _mm256_cmp_ps(other, high, _CMP_LE_OQ));
-        above |= static_cast<uint64_t>(_mm256_movemask_ps(up)) << i;
-        below |= static_cast<uint64_t>(_mm256_movemask_ps(down)) << i;
-    }
-#endif
-    for (; i < size; ++i) {
-        above |= static_cast<uint64_t>((x[i] > range.low) & (x[i] <= range.high)) << i;
-        below |= static_cast<uint64_t>((-x[i] > range.low) & (-x[i] <= range.high)) << i;
-    }
 }
 
 inline void append(const float* x, int width, Range range, bool negative, uint16_t* positives, int& p, uint16_t* negatives, int& m) {
@@ -134,17 +92,6 @@ void levels_of(const float* x, int64_t size, const Levels& levels, int8_t* n) {
         for (int64_t i = 0; i < size; ++i) n[i] = static_cast<int8_t>((x[i] > bound) - (x[i] < -bound));
     else
         for (int64_t i = 0; i < size; ++i) n[i] = static_cast<int8_t>(x[i] > bound);
-}
-
-void spikes(const float* __restrict x, const float* __restrict bound, const float* __restrict height, bool negative,
-            int64_t size, float* __restrict y) {
-    if (negative)
-        for (int64_t i = 0; i < size; ++i) {
-            const float up = x[i] > bound[i] ? height[i] : 0.0f;
-            y[i] = x[i] < -bound[i] ? -height[i] : up;
-        }
-    else
-        for (int64_t i = 0; i < size; ++i) y[i] = x[i] > bound[i] ? height[i] : 0.0f;
 }
 
 struct Sums {
@@ -256,6 +203,6 @@ void tile(const int8_t* lines, const int8_t* next, int64_t bytes, const Events* 
 
 #define NAME_OF(path) #path
 #define NAME(path) NAME_OF(path)
-const Path PATH = {NAME(PATH), list, count, levels_of, tile, finish, spikes};
+const Path PATH = {NAME(PATH), list, count, levels_of, tile, finish, attend};
 
 }  // namespace spikelm_event

@@ -18,6 +18,7 @@ constexpr int GROUP = 4;  // events that are added at once; lists are filled up 
 constexpr int CHUNK = 768;  // inputs at most whose lines are read together: they fill a first-level cache of 48 KB
 constexpr int SCALE = 8;  // list entries are 8 k, which is less to compute for an address
 constexpr int SLACK = 64;  // entries behind a list that a vector store may touch
+constexpr int QUERIES = 64;  // that attention computes at once
 constexpr int LEVELS = 16;  // magnitudes at most
 
 struct Shape {
@@ -76,6 +77,22 @@ struct Finish {
     }
 };
 
+// One head of one sentence, whose keys and values fire -1, 0 and 1 where they are beyond a bound.
+struct Attention {
+    const float *query, *key, *value;
+    int64_t stride;  // from row to row of each
+    int rows, width;
+    const bool* present;  // of each key, or none
+    bool negative;  // whether there are negative spikes
+    float key_bound, value_bound;
+    float scale, height;  // of scores, and of what the values are
+    float* out;
+    int64_t out_stride;
+    float* room;  // lines() of QUERIES floats, aligned
+
+    static int64_t lines(int64_t rows, int64_t width) { return rows + 2 * width + (rows * ((width + 63) / 64) * 2 * 4 + QUERIES - 1) / QUERIES; }
+};
+
 // One of several ways to compute the same, by what the processor has.
 struct Path {
     const char* name;
@@ -90,8 +107,7 @@ struct Path {
                  bool first, const Finish* finish, int32_t* sums);
     // y of sums (rows, stride) that were computed elsewhere.
     void (*finish)(const int32_t* sums, int64_t stride, int rows, const Finish& finish);
-    // Spikes of x on bounds of their own, as high as `height`.
-    void (*spikes)(const float* x, const float* bound, const float* height, bool negative, int64_t size, float* y);
+    void (*attend)(const Attention& attention);
 };
 
 extern const Path portable;
