@@ -70,8 +70,10 @@ def contestants(make: Callable[[], Any], ids: torch.Tensor) -> dict[str, Any]:
     for rate in RATES:
         model = firing(spikify(make(), NEURONS["bispike"], 1).eval(), ids, rate)
         models[f"event {rate}"] = export(model, "event")
+        models[f"event {rate}, int8 head"] = export(model, "event", int8_head=True)
         if rate == RATES[0]:  # dense: their time is the same for all rates
             models |= {"ours int8": export(model, "int8"), "ours fp32": export(model), "trained form": model}
+            models["ours int8, int8 head"] = export(model, "int8", int8_head=True)
     return models
 
 

@@ -36,6 +36,7 @@ EXPORT = Manual(
         "spikelm-export 3f2a --precision int8 --out FOLDER": "with linears of eight bits, elsewhere",
         "spikelm-export 3f2a --precision event": "the same linears, which add up the weights of what fired alone",
         "spikelm-export 3f2a --precision int8 --exact-layers 1": "its first layer as exact as it was trained",
+        "spikelm-export 3f2a --precision event --int8-head": "a decoder whose LM head is in int8, too",
         "spikelm-export 3f2a --format onnx": "model.onnx for onnxruntime and others, to exported-onnx-fp32",
         "spikelm-export 3f2a --push me/my-model --private": "to exported-fp32, and to a repository that only you see",
     },
@@ -65,10 +66,14 @@ def export_main(argv: Sequence[str]) -> int:
     found, result = find_result(args.run, args.runs_dir)
     print(found)
     _refuse_config(result.config)
+    if args.int8_head:
+        _refuse_head(result.config, args.precision)
     weights = weights_of(found, result)
     name = f"exported-{'onnx-' if onnx else ''}{args.precision}"
     written = WrittenFiles(Path(args.out).absolute() if args.out else _folder(found.run) / name)
-    export_run(result, weights, written, args.precision, args.exact_layers, args.push or "", args.license, onnx)
+    export_run(
+        result, weights, written, args.precision, args.exact_layers, args.push or "", args.license, onnx, args.int8_head
+    )
     if args.push:
         from spikelm.cli.push import push
 
@@ -85,6 +90,11 @@ def export_parser() -> ManualParser:
         "--exact-layers", type=int, default=0, metavar="N",
         help="keep the linears of the first N layers in float32, where a rounding moves most spikes (default: 0)",
     )  # fmt: skip
+    parser.add_argument(
+        "--int8-head",
+        action="store_true",
+        help="the LM head in int8, too: smaller and quicker, but what it reads is rounded as well",
+    )
     parser.add_argument(
         "--format", choices=("torch", "onnx"), default="torch", help="what reads it: transformers, or an ONNX runtime"
     )
@@ -119,6 +129,14 @@ def _refuse_onnx(precision: str) -> None:
     need_packages()
 
 
+def _refuse_head(config: Config, precision: str) -> None:
+    """An int8 head where there is none, or where nothing else is in int8."""
+    if config.task.kind in LABELLED:
+        raise ConfigError(f"--int8-head: {config.task.name} trains a classifier, which has no LM head", "leave it out")
+    if precision == "fp32":
+        raise ConfigError("--int8-head goes with linears of int8", "precision=int8 or precision=event")
+
+
 def _refuse_config(config: Config) -> None:
     """What the config alone shows, before anything heavy is loaded; convert.refuse looks at the model itself."""
     kind, task = config.backbone.kind, config.task
@@ -150,6 +168,7 @@ def export_run(
     repository: str = "",
     license: str | None = None,
     onnx: bool = False,
+    int8_head: bool = False,
 ) -> dict[str, Any]:
     """Write the exported model, export.json and the model card; the contents of export.json."""
     from rich.console import Console
@@ -177,7 +196,7 @@ def export_run(
         trained.config.problem_type = "regression"  # or a pipeline takes the score for the logit of a probability
     data = run_data(config, weights)
     sets = data.sets
-    made = export(trained, precision, exact_layers)
+    made = export(trained, precision, exact_layers, int8_head)
     merged = check_merge(trained, next(iter(sets.values()))[-1], precision, exact_layers)
     more: dict[str, Any] = {"format": "torch"}
     if onnx:
@@ -189,6 +208,9 @@ def export_run(
     else:
         made.save_pretrained(out)
         loaded = auto_class(made).from_pretrained(out)
+    if int8_head:
+        with_own = export(trained, precision, exact_layers)
+        more["head"] = asdict(compare(config, sets, with_own, loaded, data.texts))
     data.save_tokenizer(out)
     report = {
         "run_id": result.run_id,
@@ -197,6 +219,7 @@ def export_run(
         "source": result.source.name,
         "precision": precision,
         "exact_layers": exact_layers,
+        "int8_head": int8_head,
         "time_steps": config.time_steps,
         "double_precision_difference": merged,
         "recorded": result.metrics,
@@ -207,16 +230,17 @@ def export_run(
         "reads": recorded_task(config.task),
     }
     write_json(out / RECORD, report)
-    commands = Commands(rerun_command(result.config), _command(result.run_id, precision, exact_layers, onnx))
+    commands = Commands(rerun_command(result.config), _command(result.run_id, precision, exact_layers, onnx, int8_head))
     write_card(written, result, report, commands, repository, license)
     _show(report, out, Console())
     return report
 
 
-def _command(run_id: str, precision: str, exact_layers: int, onnx: bool) -> str:
+def _command(run_id: str, precision: str, exact_layers: int, onnx: bool, int8_head: bool) -> str:
     """The command that makes the same export again, wherever it is written to."""
     exact = f" --exact-layers {exact_layers}" if exact_layers else ""
-    return f"spikelm-export {run_id}{' --format onnx' if onnx else ''} --precision {precision}{exact}"
+    head = " --int8-head" if int8_head else ""
+    return f"spikelm-export {run_id}{' --format onnx' if onnx else ''} --precision {precision}{exact}{head}"
 
 
 def _size(folder: Path) -> int:
@@ -245,6 +269,17 @@ def _show(report: Mapping[str, Any], out: Path, console: Any) -> None:
         f"{report['double_precision_difference']:.1e}",
         soft_wrap=True,
     )
+    if head := report.get("head"):
+        scores = ", ".join(
+            f"{name} {head['trained'][name]:.2f} to {after:.2f}" for name, after in head["exported"].items()
+        )
+        other = sum(text["trained"] != text["exported"] for text in head["texts"])
+        console.print(
+            f"of this the int8 head alone: {scores}; {head['other_predictions']} of {head['rows']} predictions and "
+            f"{other} of {len(head['texts'])} texts differ from those with the head in float32; largest difference of "
+            f"logits {head['max_difference']:.1e}",
+            soft_wrap=True,
+        )
     if onnx := report.get("onnx"):
         torch, rounding = report["torch_export"], onnx["rounding"]
         operators = ", ".join(f"{count} {name}" for name, count in onnx["operators"].items())

@@ -22,6 +22,7 @@ from spikelm.export.exported_model import (
     ExportedBertForSequenceClassification,
     ExportedLayer,
 )
+from spikelm.export.head import head_of
 from spikelm.export.linears import int8_weights
 from spikelm.export.merged_model import Export, Merged, layers_of, merge, merged_class, merged_classes, merged_linears
 from spikelm.export.readers import reads_code, threshold_of, weight_of
@@ -67,12 +68,19 @@ def plain_class(model: Spiking) -> type:
 
 
 @torch.no_grad()
-def export(model: Any, precision: str = "fp32", exact_layers: int = 0) -> Any:
-    """The exported form of a trained model, in its floating-point type; so many of its first layers stay in fp32."""
+def export(model: Any, precision: str = "fp32", exact_layers: int = 0, int8_head: bool = False) -> Any:
+    """The exported form of a trained model, in its floating-point type.
+
+    So many of its first layers stay in fp32; the LM head stays so unless `int8_head` rounds it, too.
+    """
     conversion = refuse(model)
     if not 0 <= exact_layers <= layers_of(model):
         raise ConfigError(f"exact_layers={exact_layers}", f"0 to {layers_of(model)}, the model's layers")
-    settings = Export(precision, exact_layers)
+    if int8_head:
+        if precision == "fp32":
+            raise ConfigError("an int8 head goes with linears of int8", "precision=int8 or precision=event")
+        head_of(model)
+    settings = Export(precision, exact_layers, int8_head)
     if fits_block(model, conversion, precision):
         return in_blocks(model, conversion, settings)
     return merged_form(model, conversion, settings)
@@ -135,7 +143,8 @@ def in_blocks(model: Any, conversion: Conversion, settings: Export) -> ExportedB
         heights=1 if uniform else first.T,
         rule=None if coded else asdict(first.rule),
         code=asdict(conversion.neuron) if coded else None,
-        **asdict(settings),
+        precision=settings.precision,
+        exact_layers=settings.exact_layers,
     )
     exported = ExportedBertForSequenceClassification(config).to(model.dtype).eval()
     base = model.base_model

@@ -28,6 +28,7 @@ from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
 from spikelm.catalog.kinds import LLAMA_FAMILY
 from spikelm.config.recorded import rebuilt
 from spikelm.errors import ConfigError
+from spikelm.export.head import round_head
 from spikelm.export.linears import PRECISIONS
 from spikelm.export.readers import reader_of, weight_of
 from spikelm.spiking import Spiking, spiking_class
@@ -48,6 +49,7 @@ class Export:
 
     precision: str = "fp32"
     exact_layers: int = 0  # so many of the first layers of each stack stay in fp32, whatever the others are
+    int8_head: bool = False  # whether the LM head is in int8 as well, which rounds what it reads
 
     def precision_of(self, layer: int) -> str:
         """How the linears of a layer are computed."""
@@ -109,7 +111,10 @@ def merged_config(cls: Any) -> Any:
 
 
 def merge(model: Any, export: Export) -> None:
-    """Put a reader in the place of each neuron in front of linears, and nothing in the place of these; no way back."""
+    """Put a reader in the place of each neuron in front of linears, and nothing in the place of these; no way back.
+
+    The LM head is none of these; it is rounded where the export says so.
+    """
     for stack, index, block in _blocks(model):
         precision = export.precision_of(index)
         for host, name, linears in _merged(stack, block):
@@ -119,6 +124,8 @@ def merge(model: Any, export: Export) -> None:
                 size = len(weight_of(linear))
                 _empty(linear, start, size)
                 start += size
+    if export.int8_head:
+        round_head(model)
 
 
 def _blocks(model: Any) -> Iterator[tuple[Stack, int, Any]]:

@@ -139,6 +139,7 @@ def _model(result: Result, report: Mapping[str, Any]) -> str:
         ("bits of weights, as trained", bits_text(result.bits.weights)),
         ("bits of activations, as trained", bits_text(result.bits.activations)),
         ("precision of the exported linears", report["precision"]),
+        ("LM head", "int8, which rounds what it reads as well" if report.get("int8_head") else ""),
         ("first layers kept in float32", str(report["exact_layers"]) if report.get("exact_layers") else ""),
         ("bytes of weights, trained and exported", "{trained:,}, {exported:,}".format(**report["bytes"])),
         ("started from", _started(result)),

@@ -22,7 +22,7 @@ from spikelm.export.convert import export, plain_class
 from spikelm.export.event import linear as event
 from spikelm.export.event.library import library, paths
 from spikelm.export.linears import int8_weights
-from spikelm.export.merged_model import Merged, auto_class
+from spikelm.export.merged_model import Export, Merged, auto_class, export_of
 from spikelm.spiking import calibrate, neurons, spikify
 from spikelm.spiking.kv_cache import SpikeCache
 from spikelm.spiking.sites import architecture_of
@@ -192,6 +192,58 @@ def test_it_writes_what_the_trained_model_writes_with_and_without_the_cache(kind
     assert torch.equal(made.generate(**read, **how, use_cache=False), wanted)
     cache = getattr(cached.past_key_values, "self_attention_cache", cached.past_key_values)
     assert isinstance(cache, SpikeCache)
+
+
+def tied(kind: str) -> Any:
+    """A trained model whose LM head shares the embeddings' weights."""
+    if kind != "llama":
+        return trained(kind, "bispike", 2)
+    plain = copy.deepcopy(_plain(kind))
+    plain.config.tie_word_embeddings = True
+    plain.tie_weights()
+    model = spikify(plain, "bispike", 2)
+    return calibrate(model, [inputs_of(batch_of(model))]).eval()
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_an_int8_head_rounds_what_it_reads_and_nothing_else_changes(kind: str, tmp_path: Path) -> None:
+    """The oracle multiplies whole numbers, rounded by hand, of what the head in floats reads."""
+    model = tied(kind)
+    made, headed = export(model, "int8"), export(model, "int8", int8_head=True)
+    read: list[Tensor] = []
+    made.get_output_embeddings().register_forward_pre_hook(lambda head, args: read.append(args[0]))
+    batch = inputs_of(batch_of(model))
+    made(**batch)
+    weight, x = made.get_output_embeddings().weight, read[0]
+    channel, token = weight.abs().amax(1) / 127, x.abs().amax(-1, keepdim=True) / 127
+    whole = (x / token).round().long() @ (weight / channel[:, None]).round().long().T
+    wanted = whole * channel * token + getattr(made, "final_logits_bias", 0.0)
+    torch.testing.assert_close(headed(**batch).logits, wanted, rtol=1e-12, atol=1e-12)
+
+    before, after = made.state_dict(), headed.state_dict()
+    assert after["lm_head.weight"].dtype == torch.int8
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items() if "lm_head" not in name)
+    headed.float().save_pretrained(tmp_path)
+    loaded = auto_class(headed).from_pretrained(tmp_path)
+    assert torch.equal(loaded(**batch).logits, headed(**batch).logits)
+    assert torch.equal(loaded.get_input_embeddings().weight, model.get_input_embeddings().weight.float())
+    assert export_of(loaded.config) == Export("int8", int8_head=True)
+
+
+def test_an_int8_head_writes_the_same_with_the_cache_and_without() -> None:
+    model = tied("gpt2").float()
+    dense, events = export(model, "int8", int8_head=True), export(model, "event", int8_head=True)
+    ids = batch_of(model)["input_ids"]
+    how = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False}
+    assert torch.equal(dense.generate(ids, **how), dense.generate(ids, **how, use_cache=False))
+    assert torch.equal(dense(ids).logits, events(ids).logits)
+
+
+def test_an_int8_head_is_refused_where_there_is_none() -> None:
+    with pytest.raises(ConfigError, match="has no LM head"):
+        export(trained("bert", "bispike", 1), "int8", int8_head=True)
+    with pytest.raises(ConfigError, match="goes with linears of int8"):
+        export(trained("gpt2", "bispike", 1), int8_head=True)
 
 
 @pytest.mark.parametrize(("kind", "precision"), [*((kind, "int8") for kind in (*WRITERS, "roberta")), ("bart", "fp32")])

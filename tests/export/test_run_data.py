@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
-from spikelm.cli.export import _refuse_config, export_main
+from spikelm.cli.export import _refuse_config, _refuse_head, export_main
 from spikelm.config.compose import load_config
 from spikelm.data.sources.text_pairs import load_text_pairs
 from spikelm.data.tokens.bpe import load_text_pair_tokenizer
@@ -39,6 +39,22 @@ def test_a_decoder_is_exported_and_goes_on_with_a_text(tmp_path: Path, capsys: p
     (written,) = pipeline("text-generation", model=str(out))("Ana is", max_new_tokens=4, do_sample=False)
     assert written["generated_text"].startswith("Ana is")
 
+    headed = tmp_path / "headed"
+    assert export_main([str(finished.directory), "precision=int8", "--int8-head", "--out", str(headed)]) == 0
+    report = json.loads((headed / "export.json").read_text())
+    assert report["int8_head"]
+    assert report["double_precision_difference"] < 1e-12
+    head = report["head"]
+    assert head["exported"] == report["exported"]
+    assert head["trained"] != report["trained"], "its other side is the int8 model with a head in float32"
+    assert head["rows"] == report["rows"]
+    assert 0 < head["max_difference"] < report["max_difference"]
+    assert json.loads((headed / "config.json").read_text())["spikelm_export"]["int8_head"]
+    card = (headed / "README.md").read_text()
+    assert "| LM head | int8" in card
+    assert "--precision int8 --int8-head" in card
+    assert f"{head['other_predictions']} of {head['rows']} predictions and" in capsys.readouterr().out
+
 
 def test_a_translator_is_exported_with_its_tokenizer(tmp_path: Path) -> None:
     finished, out, report = exported(tmp_path, "int8", "task=mt/wmt16_enro")
@@ -56,6 +72,16 @@ def test_a_translator_is_exported_with_its_tokenizer(tmp_path: Path) -> None:
     model: Any = AutoModelForSeq2SeqLM.from_pretrained(out)
     ids = model.generate(**read, num_beams=config.task.generate.beams, max_length=config.task.generate.max_length)
     assert tokenizer.decode(ids[0], skip_special_tokens=True) == first["exported"]
+
+
+@pytest.mark.parametrize(
+    ("task", "precision", "why"),
+    [("glue/sst2", "int8", "has no LM head"), ("lm/embedded", "fp32", "goes with linears of int8")],
+)
+def test_an_int8_head_is_refused_before_anything_is_loaded(task: str, precision: str, why: str, tmp_path: Path) -> None:
+    backbone = "llama_tiny" if task.startswith("lm") else "bert_tiny"
+    with pytest.raises(ConfigError, match=why):
+        _refuse_head(load_config([*QUICK, f"runs_dir={tmp_path}", f"task={task}", f"backbone={backbone}"]), precision)
 
 
 def test_pretraining_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
